@@ -1,0 +1,5 @@
+"""``python -m lightning_dr``."""
+
+from lightning_dr.cli import main
+
+main()

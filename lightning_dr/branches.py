@@ -1,0 +1,202 @@
+"""One prefix, many branches: packing, attention mask, token log-probabilities.
+
+Every expensive step of a round has the same form: many short branches that share one long prefix. A :class:`Tree` is packed into one row
+``[prefix | branch 1 | branch 2 | …]`` in which positions restart at the end of the prefix and a branch attends to the prefix and to
+itself. It gives the same numbers as one row per branch, but the prefix is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+MAX_LOGITS = 2**25
+"""Logits are computed in chunks of at most this many numbers (128 MiB in float32)."""
+
+Head = Callable[[Tensor], Tensor]
+"""Hidden states ``[n, H]`` -> logits ``[n, V]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A prefix and the branches that continue it, as token ids; neither may be empty."""
+
+    prefix: tuple[int, ...]
+    branches: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.prefix or not self.branches or not all(self.branches):
+            raise ValueError("A `Tree` must have a prefix, and branches of at least one token each.")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Part of a pack: some branches of one tree. ``owners`` are their numbers among all branches of the call."""
+
+    prefix: tuple[int, ...]
+    branches: tuple[tuple[int, ...], ...]
+    owners: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        """Tokens of the row."""
+        return len(self.prefix) + sum(map(len, self.branches))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pack:
+    """Rows that go through the model together."""
+
+    input_ids: Tensor
+    """``[N, T]``."""
+    position_ids: Tensor
+    """``[N, T]``."""
+    segments: Tensor
+    """``[N, T]``: 0 in the prefix, 1, 2, … in its branches, −1 in padding."""
+    targets: Tensor
+    """Branch tokens ``[n]``, branch after branch."""
+    sources: Tensor
+    """Where in the flattened ``[N * T]`` positions each of them is predicted ``[n]``."""
+    ends: Tensor
+    """Where in the flattened positions the last token of each branch stands ``[branches]``."""
+    owners: tuple[int, ...]
+    """The number of each branch among all branches of the call."""
+    lengths: tuple[int, ...]
+    """Tokens of each branch."""
+
+    def attention_mask(self, dtype: torch.dtype) -> Tensor:
+        """Additive mask ``[N, 1, T, T]``: 0 where a query may look, the lowest number elsewhere."""
+        query, key = self.segments.unsqueeze(-1), self.segments.unsqueeze(-2)
+        causal = torch.ones(key.shape[-1], key.shape[-1], dtype=torch.bool, device=key.device).tril()
+        allowed = causal & ((key == 0) | (key == query))
+        return torch.where(allowed, 0.0, torch.finfo(dtype).min).to(dtype).unsqueeze(1)
+
+    def to(self, device: torch.device) -> Pack:
+        """The same pack on another device."""
+        tensors = ("input_ids", "position_ids", "segments", "targets", "sources", "ends")
+        return Pack(owners=self.owners, lengths=self.lengths, **{name: getattr(self, name).to(device) for name in tensors})
+
+    def split(self, values: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Cut values of branch tokens ``[n]`` into (owner, values of that branch)."""
+        yield from zip(self.owners, values.split(self.lengths), strict=True)
+
+
+def split_rows(trees: Sequence[Tree], max_tokens: int) -> list[Row]:
+    """Rows of at most ``max_tokens`` tokens; a tree that is longer repeats its prefix. One branch always fits."""
+    rows, owner = [], 0
+    for tree in trees:
+        branches: list[tuple[int, ...]] = []
+        for branch in tree.branches:
+            used = len(tree.prefix) + sum(map(len, branches))
+            if branches and used + len(branch) > max_tokens:
+                rows.append(Row(tree.prefix, tuple(branches), tuple(range(owner - len(branches), owner))))
+                branches = []
+            branches.append(branch)
+            owner += 1
+        rows.append(Row(tree.prefix, tuple(branches), tuple(range(owner - len(branches), owner))))
+    return rows
+
+
+def make_pack(rows: Sequence[Row]) -> Pack:
+    """Pad rows on the right to one length."""
+    width = max(row.length for row in rows)
+    input_ids = torch.zeros(len(rows), width, dtype=torch.long)
+    position_ids = torch.zeros_like(input_ids)
+    segments = torch.full_like(input_ids, -1)
+    targets: list[int] = []
+    sources: list[Tensor] = []
+    ends: list[int] = []
+    for index, row in enumerate(rows):
+        start = len(row.prefix)
+        input_ids[index, :start] = torch.tensor(row.prefix)
+        position_ids[index, :start] = torch.arange(start)
+        segments[index, :start] = 0
+        at = start
+        for number, branch in enumerate(row.branches, start=1):
+            stop = at + len(branch)
+            input_ids[index, at:stop] = torch.tensor(branch)
+            position_ids[index, at:stop] = torch.arange(start, start + len(branch))
+            segments[index, at:stop] = number
+            source = torch.arange(at - 1, stop - 1) + index * width
+            source[0] = index * width + start - 1
+            sources.append(source)
+            targets.extend(branch)
+            ends.append(index * width + stop - 1)
+            at = stop
+    return Pack(
+        input_ids=input_ids,
+        position_ids=position_ids,
+        segments=segments,
+        targets=torch.tensor(targets),
+        sources=torch.cat(sources),
+        ends=torch.tensor(ends),
+        owners=tuple(owner for row in rows for owner in row.owners),
+        lengths=tuple(len(branch) for row in rows for branch in row.branches),
+    )
+
+
+def make_packs(trees: Sequence[Tree], max_tokens: int) -> list[Pack]:
+    """Pack trees into passes of at most ``max_tokens`` tokens, padding included, longest rows first.
+
+    Args:
+        trees: The prefixes with their branches. Branches are numbered 0, 1, … through all trees in order.
+        max_tokens: Token budget of one pass; a single prefix with one branch may exceed it.
+
+    Example:
+        >>> pack, = make_packs([Tree((5, 6), ((7, 8), (9,)))], max_tokens=100)
+        >>> pack.input_ids.tolist(), pack.position_ids.tolist(), pack.sources.tolist()
+        ([[5, 6, 7, 8, 9]], [[0, 1, 2, 3, 2]], [1, 2, 1])
+    """
+    if max_tokens < 1:
+        raise ValueError(f"`max_tokens` must be at least 1, got {max_tokens}.")
+    packs: list[Pack] = []
+    group: list[Row] = []
+    for row in sorted(split_rows(trees, max_tokens), key=lambda row: row.length, reverse=True):
+        if group and group[0].length * (len(group) + 1) > max_tokens:
+            packs.append(make_pack(group))
+            group = []
+        group.append(row)
+    return [*packs, make_pack(group)] if group else packs
+
+
+def map_logits(hidden: Tensor, index: Tensor, head: Head, function: Callable[[Tensor, Tensor], Tensor], vocabulary: int) -> Tensor:
+    """Apply a function to the logits at some positions, without ever holding all of them.
+
+    Args:
+        hidden: Hidden states ``[N, T, H]``.
+        index: Flattened positions ``[n]``.
+        head: Hidden states to logits.
+        function: Logits ``[c, V]`` in float32 and the numbers of those positions ``[c]`` -> ``[c, …]``.
+        vocabulary: V.
+
+    Returns:
+        The results, ``[n, …]``.
+    """
+    states = hidden.flatten(0, 1)[index]
+
+    def run(chunk: Tensor, numbers: Tensor) -> Tensor:
+        return function(head(chunk).float(), numbers)
+
+    size = max(1, MAX_LOGITS // vocabulary)
+    numbers = torch.arange(len(index), device=index.device)
+    if len(index) <= size:
+        return run(states, numbers)
+    results = []
+    for chunk, number in zip(states.split(size), numbers.split(size), strict=True):
+        # Recompute a chunk's logits in the backward pass instead of keeping them.
+        results.append(checkpoint(run, chunk, number, use_reentrant=False) if torch.is_grad_enabled() else run(chunk, number))
+    return torch.cat(results)
+
+
+def token_logprobs(hidden: Tensor, pack: Pack, head: Head, vocabulary: int, temperature: float = 1.0) -> Tensor:
+    """Log-probability of every branch token under softmax(logits / temperature) ``[n]`` (nats, float32)."""
+
+    def pick(logits: Tensor, numbers: Tensor) -> Tensor:
+        logits = logits / temperature
+        return logits.gather(-1, pack.targets[numbers].unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
+
+    return map_logits(hidden, pack.sources, head, pick, vocabulary)

@@ -1,0 +1,21 @@
+"""Callbacks: what is watched, swapped and saved."""
+
+from .adapter_checkpoint import AdapterCheckpoint
+from .base import DRCallback
+from .checkpoint_swap import CheckpointSwap
+from .gap_monitor import GapMonitor
+from .progress import RoundProgress
+from .rubric_logger import RubricLogger
+from .run_summary import RunSummary
+from .stale_evaluator import StaleEvaluator
+
+__all__ = [
+    "AdapterCheckpoint",
+    "CheckpointSwap",
+    "DRCallback",
+    "GapMonitor",
+    "RoundProgress",
+    "RubricLogger",
+    "RunSummary",
+    "StaleEvaluator",
+]

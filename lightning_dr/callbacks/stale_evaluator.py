@@ -1,0 +1,71 @@
+"""Score the policy with an evaluator that is not up to date, while the live generator goes on learning."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from lightning import Trainer
+from torch import Tensor
+
+from .base import DRCallback
+
+ADAPTER = "stale_evaluator"
+
+
+class StaleEvaluator(DRCallback):
+    """The policy's scores come from an old generator: frozen from a round on, or always some rounds behind.
+
+    The live generator still writes, and learns from, its own rubrics. Whatever is held is kept in checkpoints; the live evaluator is back after the run.
+
+    Args:
+        freeze_at: From this round on the evaluator stays what the generator was at its start (0: untrained).
+        lag: The evaluator is the generator as it was this many rounds ago (at the start of the run, the first one).
+    """
+
+    def __init__(self, freeze_at: int | None = None, lag: int | None = None) -> None:
+        if (freeze_at is None) == (lag is None):
+            raise ValueError(f"Exactly one of `freeze_at` and `lag` must be given, got {freeze_at} and {lag}.")
+        if freeze_at is not None and freeze_at < 0:
+            raise ValueError(f"`freeze_at` must be at least 0, got {freeze_at}.")
+        if lag is not None and lag < 1:
+            raise ValueError(f"`lag` must be at least 1, got {lag}. Leave the callback out for a live evaluator.")
+        self.freeze_at = freeze_at
+        self.lag = lag
+        self._held: deque[dict[str, Tensor]] = deque(maxlen=1 if lag is None else lag + 1)
+
+    def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Refuse a generator without an adapter: an old copy of a whole model is not held."""
+        if pl_module.generator.adapter is None:
+            raise ValueError("`StaleEvaluator` must have a generator with a LoRA adapter, got a fully trained one. Set `model.generator.lora`.")
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Remember the generator at the start of the round, and put the old one in the evaluator's place."""
+        if self.lag is not None or (pl_module.round >= self.freeze_at and not self._held):
+            self._held.append(pl_module.generator.role_state())
+        if self._held:
+            self._install(pl_module)
+
+    def _install(self, module: Any) -> None:
+        generator = module.generator
+        if ADAPTER not in generator.backbone.adapters:
+            generator.backbone.copy_adapter(generator.adapter, ADAPTER)
+        generator.backbone.load_adapter_state(ADAPTER, self._held[0])
+        module.evaluator_writer = generator.writer(ADAPTER)
+
+    def on_fit_end(self, trainer: Trainer, pl_module: Any) -> None:
+        """The live generator is the evaluator again."""
+        pl_module.evaluator_writer = None
+
+    def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
+        """The live generator is the evaluator again."""
+        pl_module.evaluator_writer = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The old generators, oldest first."""
+        return {"held": list(self._held)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        self._held.clear()
+        self._held.extend(state_dict["held"])

@@ -1,0 +1,327 @@
+"""One base model that plays every role: adapters by name, chat text to tokens, and passes through the model.
+
+The base is frozen. Each trained role has a LoRA adapter of its own; with the adapters off the same weights are the verifier and
+the KL reference. This file is the only owner of ``requires_grad``: PEFT flips it whenever an adapter is added or made active.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
+
+from .. import branches
+from ..branches import Pack, Tree
+from .sampling import Sample, SamplingConfig, sample
+from ..records import Message
+
+DType = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackboneConfig:
+    """Which base model, and how it is held."""
+
+    name_or_path: str
+    """A model on the Hub, or a local folder; ``toy`` is the base that ships with the package."""
+    revision: str | None = None
+    """Commit or tag on the Hub."""
+    dtype: DType = "auto"
+    """Of the base; adapters are always float32. ``auto``: bfloat16 where the device computes it natively, else float32."""
+    quantization: dict[str, Any] | None = None
+    """Arguments of ``transformers.BitsAndBytesConfig``, such as ``{load_in_4bit: true, bnb_4bit_quant_type: nf4}``."""
+    attn_implementation: str = "sdpa"
+    """Must take a 4-D attention mask: ``sdpa`` or ``eager``."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass. Sampling is not affected."""
+    max_tokens_per_pass: int = 8192
+    """Token budget of one pass, padding included. It changes memory and speed, never the gradient."""
+    max_cached_tokens: int = 65536
+    """Budget of the key-value cache while sampling."""
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
+    """Handed to the chat template, such as ``{enable_thinking: false}`` for Qwen3."""
+    trust_remote_code: bool = False
+    """Run code that a Hub repository ships."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_tokens_per_pass", "max_cached_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
+
+    @property
+    def location(self) -> str:
+        """``name_or_path`` with ``toy`` resolved."""
+        if self.name_or_path == "toy":
+            from ..toy import BASE
+
+            return str(BASE)
+        return self.name_or_path
+
+
+def resolve_dtype(dtype: DType) -> torch.dtype:
+    """The one place that decides the precision of the base."""
+    if dtype != "auto":
+        return getattr(torch, dtype)
+    if torch.cuda.is_available():
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    return torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
+
+
+def load_base(config: BackboneConfig) -> PreTrainedModel:
+    """Load the base in evaluation mode, quantised by transformers when the config asks for it."""
+    kwargs: dict[str, Any] = {}
+    if config.quantization is not None:
+        kwargs["quantization_config"] = BitsAndBytesConfig(**config.quantization)
+        if torch.cuda.is_available():
+            kwargs["device_map"] = {"": torch.cuda.current_device()}
+    model = AutoModelForCausalLM.from_pretrained(
+        config.location,
+        revision=config.revision,
+        dtype=resolve_dtype(config.dtype),
+        attn_implementation=config.attn_implementation,
+        trust_remote_code=config.trust_remote_code,
+        **kwargs,
+    )
+    return model.eval()
+
+
+class Backbone(nn.Module):
+    """A causal language model, its tokenizer, and named adapters.
+
+    Args:
+        config: What to load.
+        trainable: For full fine-tuning: the base itself is trained and takes no adapters.
+    """
+
+    def __init__(self, config: BackboneConfig, trainable: bool = False) -> None:
+        super().__init__()
+        self.config = config
+        self.trainable = trainable
+        self.tokenizer = AutoTokenizer.from_pretrained(
+            config.location, revision=config.revision, trust_remote_code=config.trust_remote_code
+        )
+        if not self.tokenizer.chat_template:
+            raise ValueError(f"The tokenizer of {config.name_or_path!r} has no chat template. Use an instruction-tuned model.")
+        if trainable and config.quantization is not None:
+            raise ValueError("`quantization` must be null for a role without `lora`: a quantised base can't be trained. Give it a LoRA config.")
+        self.model: PreTrainedModel | PeftModel = load_base(config)
+        if config.gradient_checkpointing:
+            self.model.gradient_checkpointing_enable({"use_reentrant": False})
+        self.eos_ids = self._eos_ids()
+        self._adapters: list[str] = []
+        self._frozen: set[str] = set()
+        self._own_grads()
+
+    # -- adapters -------------------------------------------------------------------------------------------------
+
+    @property
+    def base(self) -> PreTrainedModel:
+        """The transformers model, with whatever adapter layers it carries."""
+        return self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the base lies."""
+        return next(self.base.parameters()).device
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """Names of the adapters that are there."""
+        return tuple(self._adapters)
+
+    def add_adapter(self, name: str, lora: Mapping[str, Any], *, frozen: bool = False) -> None:
+        """Add a fresh adapter: the role starts as the base.
+
+        Args:
+            name: New, without dots.
+            lora: Arguments of ``peft.LoraConfig``; ``alpha`` and ``dropout`` may stand for ``lora_alpha`` and ``lora_dropout``.
+            frozen: The adapter is a snapshot and never trained.
+
+        Raises:
+            ValueError: If the name is taken, or the config would train the base's own biases.
+        """
+        if name in self._adapters or "." in name:
+            raise ValueError(f"`name` must be new and without dots, got {name!r} beside {self._adapters}.")
+        if self.trainable:
+            raise ValueError("A fully trained backbone takes no adapters. Give the role a LoRA config.")
+        short = {"alpha": "lora_alpha", "dropout": "lora_dropout"}
+        config = LoraConfig(**{"task_type": "CAUSAL_LM", **{short.get(key, key): value for key, value in lora.items()}})
+        if config.bias != "none":
+            raise ValueError(f"`lora.bias` must be 'none', got {config.bias!r}: it would train the base that the other roles share.")
+        if isinstance(self.model, PeftModel):
+            self.model.add_adapter(name, config)
+        else:
+            self.model = get_peft_model(self.model, config, adapter_name=name)
+        self._adapters.append(name)
+        if frozen:
+            self._frozen.add(name)
+        self._own_grads()
+        self.eval()
+
+    def copy_adapter(self, source: str, name: str) -> None:
+        """Snapshot ``source`` under ``name``, a frozen adapter that is made on first use."""
+        if name not in self._adapters:
+            self.add_adapter(name, self.model.peft_config[source].to_dict() | {"inference_mode": False}, frozen=True)
+        self.load_adapter_state(name, self.adapter_state(source))
+
+    def adapter_parameters(self, name: str) -> dict[str, nn.Parameter]:
+        """The parameters of one adapter by their full names."""
+        return {key: value for key, value in self.model.named_parameters() if f".{name}." in key}
+
+    def adapter_state(self, name: str) -> dict[str, Tensor]:
+        """Copies of an adapter's tensors on the CPU, named as PEFT names them on disk."""
+        state = get_peft_model_state_dict(self.model, adapter_name=name)
+        return {key: value.detach().to("cpu", copy=True) for key, value in state.items()}
+
+    def load_adapter_state(self, name: str, state: Mapping[str, Tensor]) -> None:
+        """Write tensors from :meth:`adapter_state` into an adapter.
+
+        Raises:
+            ValueError: If the tensors are those of another LoRA config or model.
+        """
+        own = {key: tuple(value.shape) for key, value in get_peft_model_state_dict(self.model, adapter_name=name).items()}
+        given = {key: tuple(value.shape) for key, value in state.items()}
+        if own != given:
+            odd = sorted(set(own.items()) ^ set(given.items()))[:2]
+            raise ValueError(f"The saved adapter must fit adapter {name!r}, but they differ at {odd}. Use the LoRA config it was trained with.")
+        set_peft_model_state_dict(self.model, dict(state), adapter_name=name)
+        self._own_grads()
+
+    def save_adapter(self, name: str, folder: str) -> None:
+        """Write an adapter to ``folder/name`` in PEFT's format."""
+        self.model.save_pretrained(folder, selected_adapters=[name])
+
+    def fingerprint(self) -> str:
+        """A hash of the base: shapes and the first numbers of every weight that is not an adapter's."""
+        digest = hashlib.sha256()
+        own = {id(value) for name in self._adapters for value in self.adapter_parameters(name).values()}
+        for parameter in self.base.parameters():
+            if id(parameter) not in own:
+                digest.update(f"{tuple(parameter.shape)}{parameter.detach().flatten()[:64].float().tolist()}".encode())
+        return digest.hexdigest()
+
+    def _own_grads(self) -> None:
+        """The base is frozen, every adapter of a role is trainable, snapshots are frozen: whatever PEFT did."""
+        self.requires_grad_(self.trainable)
+        for name in self._adapters:
+            for parameter in self.adapter_parameters(name).values():
+                parameter.requires_grad_(name not in self._frozen)
+
+    @contextmanager
+    def active(self, adapter: str | None, train: bool = False) -> Iterator[PreTrainedModel]:
+        """The transformers model with one adapter, or none (``None``), in training or evaluation mode.
+
+        Evaluation mode is the state of rest: dropout off, gradient checkpointing without effect, the cache in use.
+        """
+        if adapter is not None and adapter not in self._adapters:
+            raise ValueError(f"`adapter` must be one of {self._adapters}, got {adapter!r}.")
+        if isinstance(self.model, PeftModel):
+            if adapter is None:
+                self.model.base_model.disable_adapter_layers()
+            else:
+                self.model.base_model.enable_adapter_layers()
+                self.model.base_model.set_adapter(adapter)
+            self._own_grads()
+        self.train(train)
+        try:
+            yield self.base
+        finally:
+            self.eval()
+
+    # -- text -----------------------------------------------------------------------------------------------------
+
+    def _eos_ids(self) -> tuple[int, ...]:
+        """Every token that ends a turn: the tokenizer's, the generation config's and the model config's."""
+        found = {self.tokenizer.eos_token_id}
+        for config in (self.base.generation_config, self.base.config):
+            value = getattr(config, "eos_token_id", None)
+            found |= set(value if isinstance(value, list) else [value])
+        return tuple(sorted(found - {None}))
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """Chat messages as the text that the model reads, special tokens of the content taken out.
+
+        A last message of the assistant is continued; after any other one the assistant's turn is opened.
+        """
+        clean = [{**message, "content": self.without_special_tokens(message["content"])} for message in messages]
+        prefill = clean[-1]["role"] == "assistant"
+        return self.tokenizer.apply_chat_template(
+            clean, tokenize=False, add_generation_prompt=not prefill, continue_final_message=prefill, **self.config.chat_template_kwargs
+        )
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        """Tokens of rendered text: the chat template has written BOS already."""
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Chat messages as tokens."""
+        return self.tokenize(self.render(messages))
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of sampled tokens, without special tokens."""
+        return self.tokenizer.decode(list(token_ids), skip_special_tokens=True)
+
+    def without_special_tokens(self, text: str) -> str:
+        """A response that spells out a turn marker must not open a turn."""
+        for token in self.tokenizer.all_special_tokens:
+            text = text.replace(token, "")
+        return text
+
+    # -- passes ---------------------------------------------------------------------------------------------------
+
+    def packs(self, trees: Sequence[Tree]) -> Iterator[Pack]:
+        """Packs within the token budget, on the device."""
+        for pack in branches.make_packs(trees, self.config.max_tokens_per_pass):
+            yield pack.to(self.device)
+
+    def hidden(self, pack: Pack) -> Tensor:
+        """Last hidden states ``[N, T, H]`` of a pack under whatever is active."""
+        mask = pack.attention_mask(self.base.dtype)
+        return self.base.base_model(
+            input_ids=pack.input_ids, attention_mask=mask, position_ids=pack.position_ids, use_cache=False
+        ).last_hidden_state
+
+    def token_logprobs(self, pack: Pack, temperature: float = 1.0) -> Tensor:
+        """Log-probability of every branch token of a pack ``[n]``."""
+        return branches.token_logprobs(self.hidden(pack), pack, self.head, self.vocabulary, temperature)
+
+    def map_end_logits(self, pack: Pack, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """Apply a function to the next-token logits ``[c, V]`` after each branch of a pack: ``[branches, …]``."""
+        return branches.map_logits(self.hidden(pack), pack.ends, self.head, lambda logits, _: function(logits), self.vocabulary)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Hidden states to logits."""
+        return self.base.get_output_embeddings()(hidden)
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of logits."""
+        return self.base.config.get_text_config().vocab_size
+
+    def sample(self, prefixes: Sequence[Sequence[int]], num: int, config: SamplingConfig, adapter: str | None) -> list[list[Sample]]:
+        """``num`` continuations of each prefix, as many prefixes at a time as the budgets allow."""
+        out: list[list[Sample]] = []
+        with self.active(adapter) as model:
+            for group in self._sampling_groups(prefixes, num, config.max_new_tokens):
+                out += sample(model.base_model, self.head, group, num, config, self.eos_ids)
+        return out
+
+    def _sampling_groups(self, prefixes: Sequence[Sequence[int]], num: int, new: int) -> Iterator[list[Sequence[int]]]:
+        group: list[Sequence[int]] = []
+        for prefix in prefixes:
+            width = max(map(len, [*group, prefix]))
+            size = len(group) + 1
+            full = size * width > self.config.max_tokens_per_pass or size * num * (width + new) > self.config.max_cached_tokens
+            if group and full:
+                yield group
+                group = []
+            group.append(prefix)
+        if group:
+            yield group

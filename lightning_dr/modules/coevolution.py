@@ -1,0 +1,305 @@
+"""Generator and policy, updated every round."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from lightning import LightningModule
+from torch import Tensor
+
+from ..callbacks.base import DRCallback
+from ..diagnostics import anchor_scores, round_metrics
+from ..gap import pairwise_accuracy, score_gap
+from ..records import Batch, Round
+from ..roles import RubricWriter, Verifier
+from ..rollout import Roles, RoundConfig, anchor_ranks, collect_round
+from .backbone import Backbone, BackboneConfig
+from .generator import GeneratorModule
+from .metrics import IntervalMetric
+from .policy import PolicyModule
+from .role import RoleModule
+from .schedule import Phase, phase_at
+
+CHECKPOINT_KEY = "co_evolution"
+
+
+class CoEvolutionModule(LightningModule):
+    """A policy and the generator of its evaluator, trained together with manual optimisation.
+
+    One training step is one round. Lightning's ``global_step`` counts the optimizer steps of both roles, so it drives nothing here:
+    ``round``, ``policy_step`` and ``generator_step`` do.
+
+    Args:
+        backbone: The base model that all roles share.
+        policy: The policy.
+        generator: The rubric generator.
+        verifier: Answers the items; frozen.
+        rounds: Sizes and rewards of a round.
+        schedule: The phases of the run, in order.
+        validation_seed: Validation draws from its own random state, the same every time, and leaves that of training alone.
+    """
+
+    def __init__(
+        self,
+        backbone: BackboneConfig,
+        policy: PolicyModule,
+        generator: GeneratorModule,
+        verifier: Verifier,
+        rounds: RoundConfig = RoundConfig(),  # noqa: B008
+        schedule: list[Phase] = [Phase(rounds=100)],  # noqa: B006, B008
+        validation_seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        if not schedule:
+            raise ValueError("`schedule` must have at least one phase, got none.")
+        self.backbone_config = backbone
+        self.policy = policy
+        self.generator = generator
+        self.verifier = verifier
+        self.config = rounds
+        self.schedule = schedule
+        self.validation_seed = validation_seed
+        self.backbone: Backbone | None = None
+        self.evaluator_writer: RubricWriter | None = None
+        """Who writes the rubrics that score the policy; ``None`` is the live generator. Callbacks set it."""
+        self.round = 0
+        self.steps = {"policy": 0, "generator": 0}
+        self._random_state: dict[str, Any] | None = None
+        self._validation = torch.nn.ModuleDict({name: IntervalMetric() for name in VALIDATION_METRICS})
+
+    # -- set-up ---------------------------------------------------------------------------------------------------
+
+    def configure_model(self) -> None:
+        """Load the base and give each role what is its own."""
+        if self.backbone is not None:
+            return
+        self.backbone = Backbone(self.backbone_config)
+        for role in self.roles.values():
+            role.attach(self.backbone, self.backbone_config)
+        if hasattr(self.verifier, "attach"):
+            self.verifier.attach(self.backbone)
+
+    def configure_optimizers(self) -> list[torch.optim.Optimizer]:
+        """The policy's optimizer and the generator's, each over its own parameters."""
+        optimizers = [role.make_optimizer() for role in self.roles.values()]
+        self._base_lrs = {name: opt.param_groups[0]["lr"] for name, opt in zip(self.roles, optimizers, strict=True)}
+        return optimizers
+
+    def on_fit_start(self) -> None:
+        """Refuse Trainer settings that would be ignored or do harm."""
+        trainer = self.trainer
+        if trainer.max_steps != -1:
+            raise ValueError(
+                f"`trainer.max_steps` must be -1, got {trainer.max_steps}: it counts the steps of both roles. Set the rounds in `model.schedule`."
+            )
+        if trainer.precision != "32-true":
+            raise ValueError(
+                f"`trainer.precision` must be 32-true, got {trainer.precision}: adapters stay in float32. "
+                "Set the precision of the base in `model.backbone.dtype` or `model.backbone.quantization`."
+            )
+        if trainer.world_size > 1:
+            raise ValueError(f"`trainer.devices` must be 1, got {trainer.world_size} processes. Training on several devices is not supported.")
+
+    @property
+    def roles(self) -> dict[str, RoleModule]:
+        """The trained roles, in the order of their optimizers."""
+        return {"policy": self.policy, "generator": self.generator}
+
+    @property
+    def num_rounds(self) -> int:
+        """Rounds of the whole schedule."""
+        return sum(phase.rounds for phase in self.schedule)
+
+    @property
+    def phase(self) -> Phase:
+        """The phase of the current round."""
+        return phase_at(self.schedule, self.round)
+
+    # -- training -------------------------------------------------------------------------------------------------
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> int | None:
+        """Continue the random stream of the run that is resumed; end a run whose rounds are done."""
+        if self._random_state is not None:
+            set_random_state(self._random_state)
+            self._random_state = None
+        if self.round >= self.num_rounds:
+            self.trainer.should_stop = True
+            return -1
+        return None
+
+    def training_step(self, batch: Batch, batch_idx: int) -> None:
+        """One round: collect it, update both roles, log it."""
+        start = time.perf_counter()
+        roles = Roles(responder=self.policy, writer=self.generator, verifier=self.verifier, evaluator_writer=self.evaluator_writer)
+        round_ = collect_round(batch, roles, self.config, index=self.round, hook=self._hook)
+        phase = self.phase
+        order = ("generator", "policy") if phase.first == "generator" else ("policy", "generator")
+        for role in order:
+            began = time.perf_counter()
+            round_.metrics.update(self._update(role, round_, phase))
+            round_.seconds[f"update_{role}"] = time.perf_counter() - began
+        round_.seconds["round"] = time.perf_counter() - start
+        round_.metrics.update(round_metrics(round_) | getattr(self.verifier, "metrics", {}))
+        round_ = self._hook("on_round_end", round_)
+        self.log_dict({"round": float(self.round), "step": float(self.round), **round_.metrics}, on_step=True, on_epoch=False)
+        self.round += 1
+        if self.round >= self.num_rounds:
+            self.trainer.should_stop = True
+
+    def _hook(self, name: str, round_: Round) -> Round:
+        """Hand the record through the callbacks."""
+        for callback in self._round_callbacks():
+            changed = getattr(callback, name)(self.trainer, self, round_)
+            if changed is not None:
+                round_ = changed
+        return round_
+
+    def _round_callbacks(self) -> list[DRCallback]:
+        return [callback for callback in self.trainer.callbacks if isinstance(callback, DRCallback)]
+
+    def _update(self, name: str, round_: Round, phase: Phase) -> dict[str, float]:
+        """All optimizer steps of one role on one round."""
+        updates = phase.policy_updates if name == "policy" else phase.generator_updates
+        if updates == 0 or any(cb.on_before_update(self.trainer, self, round_, name) is False for cb in self._round_callbacks()):
+            return {}
+        role = self.roles[name]
+        if name == "policy":
+            draw = role.make_draw(round_.responses, round_.policy_advantages_BK, round_.policy_valid_BK)
+        else:
+            completions = [[rubric.completion for rubric in group] for group in round_.live.rubrics]
+            draw = role.make_draw(completions, round_.generator_advantages_BG, round_.generator_valid_BG)
+        if not draw.trees:
+            return {f"{name}/skipped_update": 1.0}
+        optimizer = self.optimizers()[list(self.roles).index(name)]
+        lr = getattr(phase, f"{name}_lr")
+        for group in optimizer.param_groups:
+            group["lr"] = self._base_lrs[name] if lr is None else lr
+        metrics: dict[str, float] = {}
+        for _ in range(updates):
+            metrics = self._step(role, draw, optimizer) | {k: v for k, v in metrics.items() if k == "sampler_logprob_diff"}
+            self.steps[name] += 1
+        return {f"{name}/{key}": value for key, value in metrics.items()} | {f"{name}/step": float(self.steps[name])}
+
+    def _step(self, role: RoleModule, draw: Any, optimizer: Any) -> dict[str, float]:
+        """One optimizer step over all passes of a draw."""
+        totals: dict[str, float] = {}
+        optimizer.zero_grad()
+        with role.learning():
+            for loss, metrics in role.losses(draw):
+                self.manual_backward(loss)
+                for key, value in {"loss": loss.detach(), **metrics}.items():
+                    merge = max if key == "sampler_logprob_diff" else float.__add__
+                    totals[key] = merge(totals.get(key, 0.0), value.item())
+        norm = torch.nn.utils.clip_grad_norm_(role.role_parameters().values(), role.max_grad_norm or math.inf).item()
+        if not math.isfinite(norm):
+            raise FloatingPointError(f"Round {self.round}: the gradient of the {role.role} is {norm}. Lower its learning rate or use float32.")
+        optimizer.step()
+        optimizer.zero_grad()
+        return totals | {"grad_norm": norm}
+
+    # -- validation -----------------------------------------------------------------------------------------------
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """A round on held-out prompts without updates: the evaluator's rubrics, written from C, on the anchor lists."""
+        roles = Roles(responder=self.policy, writer=self.evaluator_writer or self.generator, verifier=self.verifier)
+        devices = [self.device.index] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(self.validation_seed + batch_idx)
+            round_ = collect_round(batch, roles, self.config, index=self.round)
+        for name, values in validation_values(round_).items():
+            self._validation[name].update(values)
+        for callback in self._round_callbacks():
+            callback.on_validation_round(self.trainer, self, round_)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log means, and the 95% interval over prompts."""
+        for name, metric in self._validation.items():
+            result = metric.compute()
+            metric.reset()
+            if result.count:
+                values = {f"val/{name}": result.mean, f"val/{name}_low": result.low, f"val/{name}_high": result.high}
+                self.log_dict({key: value for key, value in values.items() if math.isfinite(value)})
+
+    # -- state ----------------------------------------------------------------------------------------------------
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """What the roles train, and nothing of the frozen base."""
+        if self.backbone is None:
+            return {}
+        return {f"{name}.{key}": value for name, role in self.roles.items() for key, value in role.role_state().items()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Tensor], strict: bool = True, assign: bool = False) -> None:  # type: ignore[override]
+        """Restore :meth:`state_dict`."""
+        for name, role in self.roles.items():
+            role.load_role_state({key.removeprefix(f"{name}."): value for key, value in state_dict.items() if key.startswith(f"{name}.")})
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add counters, random states and the identity of the base."""
+        checkpoint[CHECKPOINT_KEY] = {
+            "round": self.round,
+            "steps": dict(self.steps),
+            "random_state": get_random_state(),
+            "base": self.backbone.fingerprint(),
+        }
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Restore them; refuse the checkpoint of another base."""
+        state = checkpoint[CHECKPOINT_KEY]
+        if state["base"] != self.backbone.fingerprint():
+            raise ValueError(
+                f"The checkpoint must come from the base {self.backbone_config.name_or_path!r}, but the weights differ. "
+                "Resume with the base and the quantization that it was trained with."
+            )
+        self.round = state["round"]
+        self.steps = dict(state["steps"])
+        self._random_state = state["random_state"]
+
+
+VALIDATION_METRICS = ("accuracy", "length_accuracy", "gap_anchor", "j_disc", "j_anchor", "covered", "unreadable", "score")
+
+
+def validation_values(round_: Round) -> dict[str, Tensor]:
+    """One value per held-out prompt ``[B]``, for each of ``VALIDATION_METRICS``.
+
+    A list for which no rubric could be read has all its answers tied: it counts as accuracy 0.5 and gap 0 and is not ``covered``.
+    ``length_accuracy`` is what preferring the longer answer would get.
+    """
+    scores = anchor_scores(round_)
+    quality = -anchor_ranks(round_.batch, scores.shape[-1])
+    lengths = torch.full_like(scores, torch.nan)
+    for row, ranked in enumerate(round_.batch.anchors):
+        if ranked is not None:
+            lengths[row, : len(ranked.answers)] = torch.tensor([float(len(answer)) for answer in ranked.answers])
+    listed = ~torch.isnan(quality)
+    tied = torch.where(listed & torch.isnan(scores), 0.0, scores)
+    return {
+        "accuracy": pairwise_accuracy(tied, quality),
+        "length_accuracy": pairwise_accuracy(lengths, quality),
+        "gap_anchor": score_gap(tied, quality),
+        "j_disc": round_.live.disc_BG.nanmean(-1),
+        "j_anchor": round_.live.anchor_BG.nanmean(-1),
+        "covered": round_.live.readable_BG.any(-1).float(),
+        "unreadable": 1 - round_.live.readable_BG.float().mean(-1),
+        "score": round_.scores_BK.nanmean(-1),
+    }
+
+
+def get_random_state() -> dict[str, Any]:
+    """The random states that a round draws from."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {"torch": torch.get_rng_state(), "cuda": cuda, "python": random.getstate()}
+
+
+def set_random_state(state: Mapping[str, Any]) -> None:
+    """Restore :func:`get_random_state`."""
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["cuda"])
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))

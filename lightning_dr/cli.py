@@ -72,13 +72,9 @@ def resolve_config(name: str) -> str:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of ``lightning-dr`` and ``python -m lightning_dr``."""
-    DRCLI(
-        CoEvolutionModule,
-        LightningDataModule,
-        subclass_mode_data=True,
-        save_config_kwargs={"overwrite": False},
-        args=with_default_config(sys.argv[1:] if args is None else args),
-    )
+    if args is None:
+        sys.argv[1:] = with_default_config(sys.argv[1:])
+    DRCLI(CoEvolutionModule, LightningDataModule, subclass_mode_data=True, args=None if args is None else with_default_config(args))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ Aggregation = Literal["token", "sequence"]
 DeadGroups = Literal["keep", "drop"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig:
     """How a role turns advantages into a loss."""
 

@@ -25,7 +25,7 @@ class VerifierFailureError(RuntimeError):
     """Too many verdicts of a round could not be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundConfig:
     """Sizes and rewards of a round."""
 

@@ -115,9 +115,9 @@ class Backbone(nn.Module):
         if config.gradient_checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
         self.eos_ids = self._eos_ids()
-        self._adapters: list[str] = []
+        self._adapters: dict[str, list[nn.Parameter]] = {}
         self._frozen: set[str] = set()
-        self._own_grads()
+        self.requires_grad_(trainable)
 
     # -- adapters -------------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Backbone(nn.Module):
             ValueError: If the name is taken, or the config would train the base's own biases.
         """
         if name in self._adapters or "." in name:
-            raise ValueError(f"`name` must be new and without dots, got {name!r} beside {self._adapters}.")
+            raise ValueError(f"`name` must be new and without dots, got {name!r} beside {list(self._adapters)}.")
         if self.trainable:
             raise ValueError("A fully trained backbone takes no adapters. Give the role a LoRA config.")
         short = {"alpha": "lora_alpha", "dropout": "lora_dropout"}
@@ -159,9 +159,10 @@ class Backbone(nn.Module):
             self.model.add_adapter(name, config)
         else:
             self.model = get_peft_model(self.model, config, adapter_name=name)
-        self._adapters.append(name)
+        self._adapters[name] = list(self.adapter_parameters(name).values())
         if frozen:
             self._frozen.add(name)
+        self.requires_grad_(False)
         self._own_grads()
         self.eval()
 
@@ -201,17 +202,16 @@ class Backbone(nn.Module):
     def fingerprint(self) -> str:
         """A hash of the base: shapes and the first numbers of every weight that is not an adapter's."""
         digest = hashlib.sha256()
-        own = {id(value) for name in self._adapters for value in self.adapter_parameters(name).values()}
+        own = {id(value) for values in self._adapters.values() for value in values}
         for parameter in self.base.parameters():
             if id(parameter) not in own:
                 digest.update(f"{tuple(parameter.shape)}{parameter.detach().flatten()[:64].float().tolist()}".encode())
         return digest.hexdigest()
 
     def _own_grads(self) -> None:
-        """The base is frozen, every adapter of a role is trainable, snapshots are frozen: whatever PEFT did."""
-        self.requires_grad_(self.trainable)
-        for name in self._adapters:
-            for parameter in self.adapter_parameters(name).values():
+        """Every adapter of a role is trainable and snapshots are frozen, whatever PEFT did to them."""
+        for name, parameters in self._adapters.items():
+            for parameter in parameters:
                 parameter.requires_grad_(name not in self._frozen)
 
     @contextmanager
@@ -221,7 +221,7 @@ class Backbone(nn.Module):
         Evaluation mode is the state of rest: dropout off, gradient checkpointing without effect, the cache in use.
         """
         if adapter is not None and adapter not in self._adapters:
-            raise ValueError(f"`adapter` must be one of {self._adapters}, got {adapter!r}.")
+            raise ValueError(f"`adapter` must be one of {list(self._adapters)}, got {adapter!r}.")
         if isinstance(self.model, PeftModel):
             if adapter is None:
                 self.model.base_model.disable_adapter_layers()
@@ -229,11 +229,13 @@ class Backbone(nn.Module):
                 self.model.base_model.enable_adapter_layers()
                 self.model.base_model.set_adapter(adapter)
             self._own_grads()
-        self.train(train)
+        if train:
+            self.train()
         try:
             yield self.base
         finally:
-            self.eval()
+            if train:
+                self.eval()
 
     # -- text -----------------------------------------------------------------------------------------------------
 

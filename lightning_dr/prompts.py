@@ -1,0 +1,104 @@
+"""The prompts of the roles: template files, filled in one pass.
+
+A template file has sections that start with a line ``--- system ---``, ``--- user ---`` or ``--- assistant ---``, and placeholders such as
+``{prompt}``. Values are never looked at again, so a response that spells ``{question}`` or ``--- user ---`` does nothing. A last section of the
+assistant is the beginning of the text that the model continues.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lightning_dr.records import Message
+
+FOLDER = Path(__file__).parent / "templates"
+PLACEHOLDERS = ("prompt", "responses", "response", "question", "max_items")
+PLACEHOLDER = re.compile("{(" + "|".join(PLACEHOLDERS) + ")}")
+SECTION = re.compile(r"^--- (system|user|assistant) ---[ \t]*\n", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Sections of (role, text)."""
+
+    name: str
+    sections: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> Template:
+        """Read a template.
+
+        Raises:
+            ValueError: If there is no section, text before the first one, or the last one is not the user's or a start of the assistant's.
+        """
+        before, *parts = SECTION.split(text)
+        if before.strip() or not parts:
+            raise ValueError(f"Template {name!r} must start with a line such as `--- user ---`, got {text[:40]!r}.")
+        sections = tuple((role, body.strip("\n")) for role, body in zip(parts[::2], parts[1::2], strict=True))
+        if sections[-1][0] == "system":
+            raise ValueError(f"Template {name!r} must end with a user or assistant section, got a system section.")
+        return cls(name, sections)
+
+    @property
+    def placeholders(self) -> set[str]:
+        """The names that must be given to :meth:`render`."""
+        return {name for _, text in self.sections for name in PLACEHOLDER.findall(text)}
+
+    @property
+    def prefill(self) -> str:
+        """The beginning of the text that the model continues; empty where it starts afresh."""
+        role, text = self.sections[-1]
+        return text if role == "assistant" else ""
+
+    def render(self, **values: str) -> list[Message]:
+        """Fill the placeholders in one pass.
+
+        Raises:
+            ValueError: If a placeholder has no value.
+        """
+        missing = self.placeholders - values.keys()
+        if missing:
+            raise ValueError(f"Template {self.name!r} must not use {sorted(missing)}: this role has values for {sorted(values)} only.")
+        return [{"role": role, "content": PLACEHOLDER.sub(lambda found: values[found[1]], text)} for role, text in self.sections]
+
+
+def load_template(name_or_path: str) -> Template:
+    """A bundled template by name (``generator``, ``verifier``), or a user's file by path.
+
+    Raises:
+        FileNotFoundError: If there is neither.
+    """
+    bundled = FOLDER / f"{name_or_path}.txt"
+    path = bundled if bundled.is_file() else Path(name_or_path)
+    if not path.is_file():
+        names = sorted(file.stem for file in FOLDER.glob("*.txt"))
+        raise FileNotFoundError(f"`template` must be one of {names} or the path of a file, got {name_or_path!r}.")
+    return Template.parse(path.read_text(encoding="utf-8"), name_or_path)
+
+
+def render_conversation(messages: Sequence[Message]) -> str:
+    """A prompt as text inside another prompt: a single turn as it is, several turns with their speakers.
+
+    Example:
+        >>> render_conversation([{"role": "user", "content": "Hi"}])
+        'Hi'
+    """
+    if len(messages) == 1:
+        return messages[0]["content"]
+    return "\n\n".join(f"{message['role'].capitalize()}: {message['content']}" for message in messages)
+
+
+def render_responses(texts: Sequence[str]) -> str:
+    """A response set as text: one numbered line each while they are short, else one block each.
+
+    Example:
+        >>> print(render_responses(["red", "blue"]))
+        1. red
+        2. blue
+    """
+    if all("\n" not in text and len(text) <= 200 for text in texts):
+        return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, start=1))
+    return "\n\n".join(f"Response {number}:\n{text}" for number, text in enumerate(texts, start=1))

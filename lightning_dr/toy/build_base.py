@@ -1,0 +1,116 @@
+"""Train the toy's base model again: ``python -m lightning_dr.toy.build_base``.
+
+It learns the *form* of responses and rubrics from random text: responses of eight different words, rubrics of three items with random weights
+and directions. Half of the items ask about a word that some of the responses mention and some do not. The worths of the topics
+take no part, so it knows no preference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from pathlib import Path
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from lightning_dr.prompts import load_template, render_responses
+from lightning_dr.rubric import Rubric, RubricItem, render_rubric
+from lightning_dr.toy import BASE
+from lightning_dr.toy.tokenizer import build_tokenizer
+from lightning_dr.toy.world import ATTRIBUTES, TOPICS, ToyWorld, random_response
+
+NUM_ITEMS = 3
+IGNORED = -100
+TEMPLATE = load_template("toy")
+
+
+def random_rubric(responses: list[str], rng: random.Random) -> Rubric:
+    """Three items about different attributes, with random weights and directions."""
+    mentioned = {word: sum(word in response.split() for response in responses) for word in ATTRIBUTES}
+    mixed = [word for word, count in mentioned.items() if 0 < count < len(responses)]
+    words: list[str] = []
+    while len(words) < NUM_ITEMS:
+        pool = mixed if rng.random() < 0.5 and mixed else list(ATTRIBUTES)
+        word = rng.choice(pool)
+        if word not in words:
+            words.append(word)
+    return Rubric(tuple(RubricItem(f"Does the response {rng.choice(('mention', 'avoid'))} {word}?", float(rng.randint(1, 5))) for word in words))
+
+
+def example(rng: random.Random, world: ToyWorld) -> tuple[list[dict[str, str]], str]:
+    """A chat prompt and its continuation: a response, or a rubric for a response set."""
+    messages = [dict(message) for message in world.prompt(rng.choice(TOPICS)).messages]
+    if rng.random() < 0.3:
+        return messages, random_response(rng)
+    responses = [random_response(rng) for _ in range(rng.randint(4, 8))]
+    rendered = TEMPLATE.render(prompt=messages[-1]["content"], responses=render_responses(responses))
+    return [dict(message) for message in rendered], render_rubric(random_rubric(responses, rng))
+
+
+def make_batch(rng: random.Random, world: ToyWorld, tokenizer: PreTrainedTokenizerFast, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids and labels ``[size, T]``, padded on the right; only the continuation is learned."""
+    rows = []
+    for _ in range(size):
+        messages, text = example(rng, world)
+        prefix = tokenizer(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))["input_ids"]
+        rows.append((prefix, [*tokenizer(text)["input_ids"], tokenizer.eos_token_id]))
+    width = max(len(prefix) + len(branch) for prefix, branch in rows)
+    ids = torch.full((size, width), tokenizer.pad_token_id)
+    labels = torch.full((size, width), IGNORED)
+    for row, (prefix, branch) in enumerate(rows):
+        end = len(prefix) + len(branch)
+        ids[row, :end] = torch.tensor(prefix + branch)
+        labels[row, len(prefix) : end] = torch.tensor(branch)
+    return ids, labels
+
+
+def build(out: Path, steps: int = 2000, seed: int = 0, batch_size: int = 32, lr: float = 3e-3) -> float:
+    """Train and write the model and its tokenizer; returns the last loss."""
+    torch.manual_seed(seed)
+    rng = random.Random(seed)
+    world, tokenizer = ToyWorld(), build_tokenizer()
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=176,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = LlamaForCausalLM(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=max(2, steps))
+    loss = torch.tensor(float("nan"))
+    for step in range(steps):
+        ids, labels = make_batch(rng, world, tokenizer, batch_size)
+        loss = model(input_ids=ids, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if step % 250 == 0 or step == steps - 1:
+            print(f"step {step}: loss {loss.item():.4f}", flush=True)
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    return loss.item()
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=BASE)
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    build(args.out, args.steps, args.seed)
+
+
+if __name__ == "__main__":
+    main()

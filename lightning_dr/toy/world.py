@@ -1,0 +1,93 @@
+"""The toy world: prompts that name a topic, responses of a few words, hidden preferences.
+
+Each topic gives each attribute word a worth from −2 to 3; filler words are worth nothing. The true quality of a response is the sum of the
+worths of the different attributes that it mentions. Nothing that the models read tells the worths: only the ranked anchor answers do.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from lightning_dr.records import AnchorList, Prompt
+
+TOPICS = ("ocean", "forest", "desert", "city", "winter", "music", "garden", "space")
+ATTRIBUTES = ("copper", "rust", "silk", "smoke", "honey", "glass", "thorn", "amber", "salt", "velvet")
+FILLERS = ("calm", "early", "plain", "round", "slow", "tall", "quiet", "north", "seven", "open")
+NUM_WORDS = 8
+NUM_ANSWERS = 7
+MIN_WORTH, MAX_WORTH = -2, 3
+
+
+class ToyWorld:
+    """Hidden preferences of the topics.
+
+    Args:
+        num_topics: Topics in use, at most 8.
+        seed: Draws the worths.
+    """
+
+    def __init__(self, num_topics: int = 8, seed: int = 0) -> None:
+        if not 1 <= num_topics <= len(TOPICS):
+            raise ValueError(f"`num_topics` must be from 1 to {len(TOPICS)}, got {num_topics}.")
+        rng = random.Random(seed)
+        self.topics = TOPICS[:num_topics]
+        self.worths = {topic: self._draw(rng) for topic in self.topics}
+
+    @staticmethod
+    def _draw(rng: random.Random) -> dict[str, int]:
+        """Worths of the attributes for one topic, at least two of them positive and two negative."""
+        while True:
+            worths = {word: rng.randint(MIN_WORTH, MAX_WORTH) for word in ATTRIBUTES}
+            values = worths.values()
+            if sum(value > 0 for value in values) >= 2 and sum(value < 0 for value in values) >= 2:
+                return worths
+
+    def prompt(self, topic: str) -> Prompt:
+        """The prompt about a topic."""
+        return Prompt(id=f"toy:{topic}", messages=({"role": "user", "content": f"Write about {topic}."},))
+
+    def topic_of(self, prompt: Prompt) -> str:
+        """The topic that a prompt names."""
+        return prompt.messages[-1]["content"].removeprefix("Write about ").removesuffix(".")
+
+    def quality(self, topic: str, response: str) -> float:
+        """True quality: the sum of the worths of the different attributes that the response mentions."""
+        words = set(re.findall(r"\w+", response))
+        return float(sum(worth for word, worth in self.worths[topic].items() if word in words))
+
+    def best_quality(self, topic: str) -> float:
+        """The highest quality that a response of the usual length can have."""
+        return float(sum(sorted((worth for worth in self.worths[topic].values() if worth > 0), reverse=True)[:NUM_WORDS]))
+
+    def anchors(self, topic: str, rng: random.Random) -> AnchorList:
+        """Random answers ranked by true quality; equal quality shares the better rank."""
+        answers = [random_response(rng) for _ in range(NUM_ANSWERS)]
+        qualities = [self.quality(topic, answer) for answer in answers]
+        ranks = tuple(float(1 + sum(other > quality for other in qualities)) for quality in qualities)
+        return AnchorList(answers=tuple(answers), ranks=ranks)
+
+
+def random_response(rng: random.Random) -> str:
+    """A response of the usual form, each word different."""
+    return " ".join(rng.sample(ATTRIBUTES + FILLERS, NUM_WORDS))
+
+
+class ToyQuality:
+    """The reference ranking of the toy world: true quality.
+
+    Args:
+        world: By default the world of the default data module.
+    """
+
+    def __init__(self, world: ToyWorld | None = None) -> None:
+        self.world = world or ToyWorld()
+
+    def quality(self, prompt: Prompt, responses: Sequence[str]) -> Tensor:
+        """True quality of each response ``[len(responses)]``."""
+        topic = self.world.topic_of(prompt)
+        return torch.tensor([self.world.quality(topic, response) for response in responses])

@@ -1,0 +1,135 @@
+"""Rows from the Hub, parquet or JSON, and what makes one of them bad."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import datasets
+
+from ..records import Message
+
+Rows = Sequence[Any]
+BadRows = Literal["error", "skip"]
+FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json"}
+TURN = re.compile(r"\n\n(Human|Assistant):[ \t]?")
+SPEAKERS = {"Human": "user", "Assistant": "assistant"}
+
+log = logging.getLogger(__name__)
+
+
+class BadRowError(ValueError):
+    """A row that can't be used; the message names the source, the row, the field and the way out."""
+
+
+class RowProblem(ValueError):  # noqa: N818
+    """What is wrong with a row, without where it is."""
+
+
+class RowFiltered(Exception):  # noqa: N818
+    """A row that the config leaves out."""
+
+
+def load_rows(path: str, split: str = "train", revision: str | None = None) -> Rows:
+    """The rows of a local parquet or JSON file, or of a dataset on the Hub.
+
+    Raises:
+        FileNotFoundError: If ``path`` names a file that is not there.
+    """
+    kind = FORMATS.get(Path(path).suffix)
+    if kind is None:
+        return datasets.load_dataset(path, split=split, revision=revision)
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"`path` must be a file or the name of a dataset on the Hub, got {path!r}, which is not there.")
+    try:
+        return datasets.load_dataset(kind, data_files=str(path), split="train")
+    except datasets.exceptions.DatasetGenerationError:
+        if Path(path).suffix != ".jsonl":
+            raise
+        return read_lines(path)
+
+
+def read_lines(path: str) -> list[Any]:
+    """A JSON Lines file that has no common schema, line by line; ``None`` for a line that is not JSON."""
+    rows: list[Any] = []
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                rows.append(None)
+    return rows
+
+
+def usable_rows(rows: Rows, source: str, parse: Callable[[Any], object], bad_rows: BadRows) -> list[int]:
+    """Numbers of the rows that can be used, each looked at once.
+
+    Args:
+        rows: All rows.
+        source: The file or dataset, for messages.
+        parse: Raises :class:`RowProblem` or :class:`RowFiltered`.
+        bad_rows: Stop at the first bad row, or leave bad rows out and count them in the log.
+
+    Raises:
+        BadRowError: At a bad row, if ``bad_rows`` is ``"error"``.
+    """
+    good: list[int] = []
+    left_out: Counter[str] = Counter()
+    for number, row in enumerate(rows):
+        try:
+            if not isinstance(row, Mapping):
+                raise RowProblem("the row is not a JSON object")
+            parse(row)
+        except RowFiltered as reason:
+            left_out[str(reason)] += 1
+        except RowProblem as problem:
+            if bad_rows == "error":
+                raise BadRowError(f"{source}, row {number + 1}: {problem}. Mend the row, or set `bad_rows: skip` to leave such rows out.") from problem
+            left_out[str(problem)] += 1
+        else:
+            good.append(number)
+    if left_out:
+        reasons = "; ".join(f"{count} × {reason}" for reason, count in left_out.most_common())
+        log.warning("%s: %d of %d rows left out: %s", source, sum(left_out.values()), len(rows), reasons)
+    return good
+
+
+def parse_prompt(value: Any) -> tuple[Message, ...]:
+    """A prompt cell as chat messages: plain text, Nectar's ``\\n\\nHuman: … \\n\\nAssistant: ``, or a list of messages.
+
+    Raises:
+        RowProblem: If it is none of these, is empty, or does not end with the user.
+    """
+    if isinstance(value, str):
+        messages = parse_turns(value) if value.startswith("\n\nHuman:") else ({"role": "user", "content": value.strip()},)
+    elif isinstance(value, Sequence) and all(isinstance(turn, Mapping) and {"role", "content"} <= turn.keys() for turn in value):
+        messages = tuple({"role": turn["role"], "content": turn["content"]} for turn in value)
+    else:
+        raise RowProblem("`prompt` is neither text nor a list of messages with `role` and `content`")
+    if not messages or messages[-1]["role"] != "user":
+        raise RowProblem("`prompt` does not end with a turn of the user")
+    if not all(isinstance(message["content"], str) and message["content"].strip() for message in messages):
+        raise RowProblem("`prompt` has an empty turn")
+    return messages
+
+
+def parse_turns(text: str) -> tuple[Message, ...]:
+    """Nectar's turns; the last, empty one of the assistant is where the answer goes."""
+    parts = TURN.split(text)[1:]
+    messages = [{"role": SPEAKERS[speaker], "content": body.strip()} for speaker, body in zip(parts[::2], parts[1::2], strict=True)]
+    if messages and messages[-1] == {"role": "assistant", "content": ""}:
+        messages.pop()
+    if any(one["role"] == other["role"] for one, other in zip(messages, messages[1:], strict=False)):
+        raise RowProblem("`prompt` has two turns of the same speaker in a row")
+    return tuple(messages)
+
+
+def check_length(messages: Sequence[Message], limit: int | None) -> None:
+    """Raise RowFiltered for a prompt of more than ``limit`` characters."""
+    if limit is not None and sum(len(message["content"]) for message in messages) > limit:
+        raise RowFiltered(f"longer than max_prompt_chars = {limit}")

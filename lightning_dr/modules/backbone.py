@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -247,6 +248,16 @@ class Backbone(nn.Module):
             found |= set(value if isinstance(value, list) else [value])
         return tuple(sorted(found - {None}))
 
+    @cached_property
+    def pieces(self) -> list[str]:
+        """The text of every token."""
+        return self.tokenizer.batch_decode([[token] for token in range(self.vocabulary)])
+
+    @cached_property
+    def newline_ids(self) -> tuple[int, ...]:
+        """Every token that ends a line."""
+        return tuple(token for token, piece in enumerate(self.pieces) if "\n" in piece)
+
     def render(self, messages: Sequence[Message]) -> str:
         """Chat messages as the text that the model reads, special tokens of the content taken out.
 
@@ -312,7 +323,8 @@ class Backbone(nn.Module):
         out: list[list[Sample]] = []
         with self.active(adapter) as model:
             for group in self._sampling_groups(prefixes, num, config.max_new_tokens):
-                out += sample(model.base_model, self.head, group, num, config, self.eos_ids)
+                newline_ids = self.newline_ids if config.max_lines is not None else ()
+                out += sample(model.base_model, self.head, group, num, config, self.eos_ids, newline_ids)
         return out
 
     def _sampling_groups(self, prefixes: Sequence[Sequence[int]], num: int, new: int) -> Iterator[list[Sequence[int]]]:

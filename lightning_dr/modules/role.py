@@ -106,7 +106,7 @@ class RoleModule(LightningModule):
         return [
             tuple(
                 Completion(
-                    text=self.backbone.decode(sample.token_ids[:-1] if sample.finished else sample.token_ids),
+                    text=self.backbone.decode(sample.token_ids),
                     token_ids=sample.token_ids,
                     logprobs=sample.logprobs,
                     prefix_ids=tuple(prefix),

@@ -18,17 +18,21 @@ class SamplingConfig:
     """Softmax temperature; the update uses the same one, so that the ratio is 1 before the first step."""
     max_new_tokens: int = 256
     """A continuation that has not ended by then is cut and counted."""
+    max_lines: int | None = None
+    """End a continuation once it holds this many lines (it then counts as finished): keeps a small model from rambling on."""
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
             raise ValueError(f"`temperature` must be positive, got {self.temperature}. For near-greedy sampling use a small one such as 0.01.")
         if self.max_new_tokens < 1:
             raise ValueError(f"`max_new_tokens` must be at least 1, got {self.max_new_tokens}.")
+        if self.max_lines is not None and self.max_lines < 1:
+            raise ValueError(f"`max_lines` must be at least 1 or null, got {self.max_lines}.")
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One continuation: its tokens (EOS included), their log-probabilities, and whether it ended by itself."""
+    """One continuation: its tokens (EOS included), their log-probabilities, and whether it ended before the length limit."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -54,6 +58,7 @@ def sample(
     num: int,
     config: SamplingConfig,
     eos_ids: Sequence[int],
+    newline_ids: Sequence[int] = (),
 ) -> list[list[Sample]]:
     """Sample ``num`` continuations of each prefix from the global random state of torch.
 
@@ -66,6 +71,7 @@ def sample(
         num: Continuations per prefix.
         config: Temperature and length limit.
         eos_ids: Every token that ends a continuation.
+        newline_ids: Every token that ends a line.
 
     Returns:
         ``num`` samples for each of B prefixes.
@@ -86,7 +92,8 @@ def sample(
     logprobs = torch.zeros(rows, config.max_new_tokens, device=device)
     lengths = torch.full((rows,), config.max_new_tokens, device=device)
     finished = torch.zeros(rows, dtype=torch.bool, device=device)
-    stop = torch.tensor(list(eos_ids), device=device)
+    lines = torch.zeros(rows, dtype=torch.long, device=device)
+    stop, newline = (torch.tensor(list(ids), device=device) for ids in (eos_ids, newline_ids))
     for step in range(config.max_new_tokens):
         logits = head(state).float() / config.temperature
         distribution = logits.log_softmax(-1)
@@ -94,6 +101,9 @@ def sample(
         tokens[alive, step] = token.squeeze(-1)
         logprobs[alive, step] = distribution.gather(-1, token).squeeze(-1)
         ended = torch.isin(token.squeeze(-1), stop)
+        if config.max_lines is not None:
+            lines[alive] += torch.isin(token.squeeze(-1), newline)
+            ended |= lines[alive] >= config.max_lines
         lengths[alive[ended]] = step + 1
         finished[alive[ended]] = True
         if bool(ended.any()):

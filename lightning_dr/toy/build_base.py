@@ -1,6 +1,6 @@
 """Train the toy's base model again: ``python -m lightning_dr.toy.build_base``.
 
-It learns the *form* of responses and rubrics from random text: responses of eight different words, rubrics of three items with random weights
+It learns the *form* of responses and rubrics from random text: responses of any eight words, rubrics of three items with random weights
 and directions. Half of the items ask about a word that some of the responses mention and some do not. The worths of the topics
 take no part, so it knows no preference.
 """

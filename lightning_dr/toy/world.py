@@ -73,8 +73,8 @@ class ToyWorld:
 
 
 def random_response(rng: random.Random) -> str:
-    """A response of the usual form, each word different."""
-    return " ".join(rng.sample(ATTRIBUTES + FILLERS, NUM_WORDS))
+    """A response of the usual form: any eight words."""
+    return " ".join(rng.choices(ATTRIBUTES + FILLERS, k=NUM_WORDS))
 
 
 class ToyQuality:

@@ -7,7 +7,6 @@ worths of the different attributes that it mentions. Nothing that the models rea
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 
 import torch
@@ -57,7 +56,7 @@ class ToyWorld:
 
     def quality(self, topic: str, response: str) -> float:
         """True quality: the sum of the worths of the different attributes that the response mentions."""
-        words = set(re.findall(r"\w+", response))
+        words = set(response.split())
         return float(sum(worth for word, worth in self.worths[topic].items() if word in words))
 
     def best_quality(self, topic: str) -> float:

@@ -1,14 +1,16 @@
 """Train the toy's base model again: ``python -m lightning_dr.toy.build_base``.
 
-It learns the *form* of responses and rubrics from random text: responses of any eight words, rubrics of three items with random weights
-and directions. Half of the items ask about a word that some of the responses mention and some do not. The worths of the topics
-take no part, so it knows no preference.
+It learns the *form* of responses and rubrics from random text: responses of eight words, rubrics of three different items with random weights
+and directions. So that it looks at its input at all, each topic has habits (some words are three times as frequent under it), and a rubric
+asks mostly about words that some of the responses mention and some do not. Habits are drawn apart from the worths of the
+topics, which take no part: the base knows no preference.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -18,41 +20,54 @@ from lightning_dr.prompts import load_template, render_responses
 from lightning_dr.rubric import Rubric, RubricItem, render_rubric
 from lightning_dr.toy import BASE
 from lightning_dr.toy.tokenizer import build_tokenizer
-from lightning_dr.toy.world import ATTRIBUTES, TOPICS, ToyWorld, random_response
+from lightning_dr.toy.world import ATTRIBUTES, FILLERS, NUM_WORDS, TOPICS, ToyWorld
 
 NUM_ITEMS = 3
 IGNORED = -100
 TEMPLATE = load_template("toy")
 
 
-def random_rubric(responses: list[str], rng: random.Random) -> Rubric:
-    """Three items about different attributes, with random weights and directions."""
+def draw_habits(seed: int) -> dict[str, dict[str, float]]:
+    """How often each topic uses each word, relative to the others: 1 or 3."""
+    rng = random.Random(seed)
+    return {topic: {word: rng.choice((1.0, 3.0)) for word in ATTRIBUTES + FILLERS} for topic in TOPICS}
+
+
+def random_words(habits: dict[str, float], words: Sequence[str], count: int, rng: random.Random) -> list[str]:
+    """Words in the frequencies of a topic."""
+    return rng.choices(words, weights=[habits[word] for word in words], k=count)
+
+
+def random_rubric(habits: dict[str, float], responses: list[str], rng: random.Random) -> Rubric:
+    """Three items about different attributes, with random weights and directions, mostly about what sets the responses apart."""
     mentioned = {word: sum(word in response.split() for response in responses) for word in ATTRIBUTES}
     mixed = [word for word, count in mentioned.items() if 0 < count < len(responses)]
     words: list[str] = []
     while len(words) < NUM_ITEMS:
-        pool = mixed if rng.random() < 0.5 and mixed else list(ATTRIBUTES)
-        word = rng.choice(pool)
+        pool = mixed if rng.random() < 0.8 and mixed else ATTRIBUTES
+        word = random_words(habits, pool, 1, rng)[0]
         if word not in words:
             words.append(word)
     return Rubric(tuple(RubricItem(f"Does the response {rng.choice(('mention', 'avoid'))} {word}?", float(rng.randint(1, 5))) for word in words))
 
 
-def example(rng: random.Random, world: ToyWorld) -> tuple[list[dict[str, str]], str]:
-    """A chat prompt and its continuation: a response, or a rubric for a response set."""
-    messages = [dict(message) for message in world.prompt(rng.choice(TOPICS)).messages]
+def example(rng: random.Random, world: ToyWorld, habits: dict[str, dict[str, float]]) -> tuple[list[dict[str, str]], str]:
+    """A chat prompt and its continuation: a response, or a rubric for a response set from a part of the vocabulary."""
+    topic = rng.choice(TOPICS)
+    messages = [dict(message) for message in world.prompt(topic).messages]
+    words: Sequence[str] = ATTRIBUTES + FILLERS
     if rng.random() < 0.3:
-        return messages, random_response(rng)
-    responses = [random_response(rng) for _ in range(rng.randint(4, 8))]
+        return messages, " ".join(random_words(habits[topic], words, NUM_WORDS, rng))
+    words = rng.sample(words, rng.randint(8, len(words)))
+    responses = [" ".join(random_words(habits[topic], words, NUM_WORDS, rng)) for _ in range(rng.randint(4, 8))]
     rendered = TEMPLATE.render(prompt=messages[-1]["content"], responses=render_responses(responses))
-    return [dict(message) for message in rendered], render_rubric(random_rubric(responses, rng))
+    return [dict(message) for message in rendered], render_rubric(random_rubric(habits[topic], responses, rng))
 
 
-def make_batch(rng: random.Random, world: ToyWorld, tokenizer: PreTrainedTokenizerFast, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+def make_batch(examples: Sequence[tuple[list[dict[str, str]], str]], tokenizer: PreTrainedTokenizerFast) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids and labels ``[size, T]``, padded on the right; only the continuation is learned."""
-    rows = []
-    for _ in range(size):
-        messages, text = example(rng, world)
+    rows, size = [], len(examples)
+    for messages, text in examples:
         prefix = tokenizer(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))["input_ids"]
         rows.append((prefix, [*tokenizer(text)["input_ids"], tokenizer.eos_token_id]))
     width = max(len(prefix) + len(branch) for prefix, branch in rows)
@@ -65,11 +80,11 @@ def make_batch(rng: random.Random, world: ToyWorld, tokenizer: PreTrainedTokeniz
     return ids, labels
 
 
-def build(out: Path, steps: int = 2000, seed: int = 0, batch_size: int = 32, lr: float = 3e-3) -> float:
+def build(out: Path, steps: int = 3000, seed: int = 0, batch_size: int = 32, lr: float = 3e-3) -> float:
     """Train and write the model and its tokenizer; returns the last loss."""
     torch.manual_seed(seed)
     rng = random.Random(seed)
-    world, tokenizer = ToyWorld(), build_tokenizer()
+    world, tokenizer, habits = ToyWorld(), build_tokenizer(), draw_habits(seed + 1)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=64,
@@ -88,7 +103,7 @@ def build(out: Path, steps: int = 2000, seed: int = 0, batch_size: int = 32, lr:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=max(2, steps))
     loss = torch.tensor(float("nan"))
     for step in range(steps):
-        ids, labels = make_batch(rng, world, tokenizer, batch_size)
+        ids, labels = make_batch([example(rng, world, habits) for _ in range(batch_size)], tokenizer)
         loss = model(input_ids=ids, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
@@ -106,7 +121,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=BASE)
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     build(args.out, args.steps, args.seed)

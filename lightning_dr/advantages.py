@@ -34,7 +34,8 @@ def group_advantages(rewards: Tensor, valid: Tensor | None = None, scale: Scale 
         scale: The denominator d.
 
     Returns:
-        Advantages ``[..., N]``. They sum to 0 over the valid members. A group with fewer than two valid members, or without spread, is all 0.
+        Advantages ``[..., N]``. They sum to 0 over the valid members. A group with fewer than two valid members, or without
+        spread, is all 0.
 
     Raises:
         ValueError: If the shapes differ, a valid reward is not finite, or ``scale`` is unknown.

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-from lightning_dr.callbacks import RunSummary
-from lightning_dr.modules import CoEvolutionModule
+# bitsandbytes warns at import about an optional kernel for 4-bit inference on CPUs.
+logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+
+from lightning_dr.callbacks import RunSummary  # noqa: E402
+from lightning_dr.modules import CoEvolutionModule  # noqa: E402
 
 CONFIGS = Path(__file__).parent / "configs"
 DEFAULT = "toy.yaml"
@@ -29,7 +34,7 @@ class DRCLI(LightningCLI):
         """Nothing beyond model, data, trainer and seed."""
         parser.set_defaults({"seed_everything": 0})
 
-    def fit(self, model: CoEvolutionModule, datamodule: LightningDataModule, ckpt_path: str | None = None, **kwargs: object) -> None:
+    def fit(self, model: CoEvolutionModule, datamodule: LightningDataModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Fit, with a validation before (unless the run is resumed) and after it."""
         held_out = getattr(datamodule, "num_held_out", 0) > 0 and self.trainer.limit_val_batches != 0
         if held_out and ckpt_path is None:
@@ -37,7 +42,7 @@ class DRCLI(LightningCLI):
         self.trainer.fit(model, datamodule=datamodule, ckpt_path=ckpt_path, **kwargs)
         if held_out and self.trainer.state.finished:
             self.trainer.validate(model, datamodule=datamodule)
-            for callback in self.trainer.callbacks:
+            for callback in getattr(self.trainer, "callbacks", ()):
                 if isinstance(callback, RunSummary):
                     callback.report(self.trainer, model)
         print(f"Run folder: {self.trainer.log_dir}")

@@ -63,7 +63,10 @@ def anchor_metrics(round_: Round) -> dict[str, float]:
     """How the live rubrics order the anchor lists: Δgap and pairwise accuracy against the anchors' ranks."""
     scores = anchor_scores(round_)
     quality = -anchor_ranks(round_.batch, scores.shape[-1])
-    return {"gap/anchor": score_gap(scores, quality).nanmean().item(), "anchor/accuracy": pairwise_accuracy(scores, quality).nanmean().item()}
+    return {
+        "gap/anchor": score_gap(scores, quality).nanmean().item(),
+        "anchor/accuracy": pairwise_accuracy(scores, quality).nanmean().item(),
+    }
 
 
 def round_metrics(round_: Round) -> dict[str, float]:

@@ -97,7 +97,7 @@ class MeanInterval(NamedTuple):
     mean: float
     low: float
     high: float
-    count: int
+    size: int
 
 
 def mean_interval(values: Tensor) -> MeanInterval:
@@ -111,7 +111,7 @@ def mean_interval(values: Tensor) -> MeanInterval:
 
     Example:
         >>> interval = mean_interval(torch.tensor([0.0, 1.0, 0.0, 1.0]))  # s = 0.577, 1.96 * s / 2 = 0.566
-        >>> interval.mean, round(interval.low, 3), round(interval.high, 3), interval.count
+        >>> interval.mean, round(interval.low, 3), round(interval.high, 3), interval.size
         (0.5, -0.066, 1.066, 4)
     """
     values = values[~torch.isnan(values)].double()

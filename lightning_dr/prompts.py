@@ -1,8 +1,9 @@
 """The prompts of the roles: template files, filled in one pass.
 
 A template file has sections that start with a line ``--- system ---``, ``--- user ---`` or ``--- assistant ---``, and placeholders such as
-``{prompt}``. Values are never looked at again, so a response that spells ``{question}`` or ``--- user ---`` does nothing. A last section of the
-assistant is the beginning of the text that the model continues.
+``{prompt}``. Values are never looked at again, so a response that spells ``{question}`` or ``--- user ---`` does nothing. Other braces,
+such as those of a JSON example, are text. A last section of the assistant is a prefill: the beginning of the text that the model continues.
+:meth:`Template.render` returns it as the last message.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lightning_dr.records import Message
 FOLDER = Path(__file__).parent / "templates"
 PLACEHOLDERS = ("prompt", "responses", "response", "question", "max_items")
 PLACEHOLDER = re.compile("{(" + "|".join(PLACEHOLDERS) + ")}")
-SECTION = re.compile(r"^--- (system|user|assistant) ---[ \t]*\n", re.MULTILINE)
+SECTION = re.compile(r"^--- (system|user|assistant) ---[ \t]*(?:\n|\Z)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Template:
         """Read a template.
 
         Raises:
-            ValueError: If there is no section, text before the first one, or the last one is not the user's or a start of the assistant's.
+            ValueError: If there is no section, text before the first one, or the last section is the system's.
         """
         before, *parts = SECTION.split(text)
         if before.strip() or not parts:
@@ -41,6 +42,11 @@ class Template:
         if sections[-1][0] == "system":
             raise ValueError(f"Template {name!r} must end with a user or assistant section, got a system section.")
         return cls(name, sections)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Template:
+        """Read a template file; its errors name the path."""
+        return cls.parse(Path(path).read_text(encoding="utf-8"), str(path))
 
     @property
     def placeholders(self) -> set[str]:
@@ -76,7 +82,7 @@ def load_template(name_or_path: str) -> Template:
     if not path.is_file():
         names = sorted(file.stem for file in FOLDER.glob("*.txt"))
         raise FileNotFoundError(f"`template` must be one of {names} or the path of a file, got {name_or_path!r}.")
-    return Template.parse(path.read_text(encoding="utf-8"), name_or_path)
+    return Template.from_file(path)
 
 
 def render_conversation(messages: Sequence[Message]) -> str:

@@ -20,11 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lightning_dr.rubric import Rubric
+
+UNSET: Any = None
+"""A field whose stage has not run yet."""
 
 Message = Mapping[str, str]
 """One chat message: ``{"role": "user" | "assistant" | "system", "content": text}``."""
@@ -103,19 +107,19 @@ class Evaluation:
     """One draw of rubrics, and what came of it stage by stage."""
 
     rubrics: Rubrics
-    weights_BGM: Tensor | None = None
-    item_mask_BGM: Tensor | None = None
+    weights_BGM: Tensor = UNSET
+    item_mask_BGM: Tensor = UNSET
     """False for padding, for the items of unreadable rubrics, and for repeated items."""
-    verdicts_BGKM: Tensor | None = None
-    anchor_verdicts_BGRM: Tensor | None = None
+    verdicts_BGKM: Tensor = UNSET
+    anchor_verdicts_BGRM: Tensor = UNSET
     """R is 0 where the anchor lists were not verified."""
     verdict_failures: float = 0.0
     """Share of the answers that could not be read."""
-    scores_BGK: Tensor | None = None
-    anchor_scores_BGR: Tensor | None = None
-    disc_BG: Tensor | None = None
-    anchor_BG: Tensor | None = None
-    format_BG: Tensor | None = None
+    scores_BGK: Tensor = UNSET
+    anchor_scores_BGR: Tensor = UNSET
+    disc_BG: Tensor = UNSET
+    anchor_BG: Tensor = UNSET
+    format_BG: Tensor = UNSET
 
     def __post_init__(self) -> None:
         if not self.rubrics or len({len(group) for group in self.rubrics}) != 1:
@@ -135,17 +139,17 @@ class Round:
     index: int
     batch: Batch
     responses: Responses = ()
-    live: Evaluation | None = None
+    live: Evaluation = UNSET
     """The live generator's rubrics, which earn it its reward."""
-    evaluator: Evaluation | None = None
+    evaluator: Evaluation = UNSET
     """The rubrics that score the policy: the same object as ``live`` unless the two are parted."""
-    scores_BK: Tensor | None = None
+    scores_BK: Tensor = UNSET
     """E of each response: the mean over the evaluator's readable rubrics, NaN where there is none."""
-    policy_rewards_BK: Tensor | None = None
-    policy_valid_BK: Tensor | None = None
-    policy_advantages_BK: Tensor | None = None
-    generator_advantages_BG: Tensor | None = None
-    generator_valid_BG: Tensor | None = None
+    policy_rewards_BK: Tensor = UNSET
+    policy_valid_BK: Tensor = UNSET
+    policy_advantages_BK: Tensor = UNSET
+    generator_advantages_BG: Tensor = UNSET
+    generator_valid_BG: Tensor = UNSET
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall-clock seconds of each stage."""
     metrics: dict[str, float] = field(default_factory=dict)
@@ -155,7 +159,9 @@ class Round:
         sizes = {"B": len(self.batch.prompts)}
         if self.responses:
             if len(self.responses) != sizes["B"] or len({len(group) for group in self.responses}) != 1:
-                raise ValueError(f"`responses` must be {sizes['B']} groups of the same size K, got sizes {[len(g) for g in self.responses]}.")
+                raise ValueError(
+                    f"`responses` must be {sizes['B']} groups of the same size K, got sizes {[len(g) for g in self.responses]}."
+                )
             sizes["K"] = len(self.responses[0])
         for name in ("live", "evaluator"):
             draw = getattr(self, name)

@@ -32,9 +32,7 @@ class RubricWriter(Protocol):
 class Verifier(Protocol):
     """Answers yes/no items. Frozen: nothing in training changes it."""
 
-    def verify(
-        self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]], questions: Sequence[Sequence[str]]
-    ) -> list[Tensor]:
+    def verify(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]], questions: Sequence[Sequence[str]]) -> list[Tensor]:
         """Answer, for each of B prompts, each of its questions about each of its responses.
 
         Returns:

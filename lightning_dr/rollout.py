@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -40,7 +40,8 @@ class RoundConfig:
     format_weight: float = 1.0
     """Weight of the format term, which makes an unreadable rubric worse than any readable one. Not given in the source."""
     combine: Combine = "advantages"
-    """``"advantages"``: each reward is normalised inside its group before they are added (the paper's). ``"rewards"``: add, then normalise."""
+    """``"advantages"``: each reward is normalised inside its group before they are added (the paper's). ``"rewards"``: add,
+    then normalise."""
     scale: Scale = "std"
     """Denominator of the advantages: the group's standard deviation, or none."""
     anchor_temperature: float = 1.0
@@ -161,9 +162,9 @@ def verify_rubrics(round_: Round, draw: Evaluation, verifier: Verifier, anchors:
     b, g, k, r = len(draw.rubrics), len(draw.rubrics[0]), len(round_.responses[0]), max(num_anchors)
     weights, mask = torch.ones(b, g, size), torch.zeros(b, g, size, dtype=torch.bool)
     verdicts_bgkm, anchors_bgrm = torch.full((b, g, k, size), torch.nan), torch.full((b, g, r, size), torch.nan)
-    for row, (group, asked, answers) in enumerate(zip(draw.rubrics, questions, found, strict=True)):
+    for row, (rubrics, asked, answers) in enumerate(zip(draw.rubrics, questions, found, strict=True)):
         column = {question: number for number, question in enumerate(asked)}
-        for number, rubric in enumerate(group):
+        for number, rubric in enumerate(rubrics):
             if rubric.rubric is None:
                 continue
             items = rubric.rubric.items
@@ -255,9 +256,10 @@ def _advantage(round_: Round, config: RoundConfig) -> Round:
     # A readable rubric whose verdicts are all missing has no discriminability: nobody's fault, so it leaves the update.
     valid = ~torch.isnan(terms[0][1])
     if config.combine == "advantages":
-        advantages = sum(weight * group_advantages(reward, valid & ~torch.isnan(reward), config.scale) for weight, reward in terms)
+        parts = [weight * group_advantages(reward, valid & ~torch.isnan(reward), config.scale) for weight, reward in terms]
+        advantages = torch.stack(parts).sum(0)
     else:
-        total = sum(weight * torch.nan_to_num(reward) for weight, reward in terms)
+        total = torch.stack([weight * torch.nan_to_num(reward) for weight, reward in terms]).sum(0)
         advantages = group_advantages(total, valid, config.scale)
     return replace(
         round_,

@@ -15,11 +15,20 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal
 
-ITEM = re.compile(r"[\[(]\s*(?:weight\s*:?\s*)?(?P<weight>[^\s\])]+)\s*[\])]\s*[:.\-–]?\s*(?P<question>.*)", re.IGNORECASE)
-MARKER = re.compile(r"(?:\d+[.)]|[-*•+])\s+")
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
+ITEM = re.compile(r"[\[(]\s*(?:weight\s*[:=]?\s*)?(?P<weight>[^\s\])]+)\s*[\])](?P<question>.*)", re.IGNORECASE)
+FENCE = re.compile(r"```\w*")
+MARKER = re.compile(r"(?:(?:[*_]{0,2}(?:\d+[.)](?!\d)|•)[*_]{0,2}|[-*+](?=\s))\s*)+")
+WEIGHT = rf"[\[(]\s*(?:weight\s*[:=]?\s*)?{NUMBER.pattern}\s*[\])]"
+SECOND_WEIGHT = re.compile(rf"^{WEIGHT}|\?\W{{0,9}}?{WEIGHT}", re.IGNORECASE)
+ITEM_LINE = re.compile(rf"^(?:[^\w\n]|\d){{0,20}}?{WEIGHT}.*", re.IGNORECASE | re.MULTILINE)
+LOOSE_WEIGHT = re.compile(r"^\[|[\[(][^\[\]()]{0,30}\d[^\[\]()]{0,30}[\])]")
+"""What an unreadable line with a question must have for it to be a broken item and not prose."""
+SEPARATOR = re.compile(r"[:.\-–—]\s+")
+QUOTES = "\"'`“”‘’"
 LIST_KEYS = ("items", "rubric", "criteria")
 QUESTION_KEYS = ("question", "criterion", "item")
 
@@ -36,7 +45,7 @@ class RubricItem:
     weight: float
 
     def __post_init__(self) -> None:
-        if not self.question.strip() or "\n" in self.question:
+        if not self.question.strip() or len(self.question.splitlines()) > 1:
             raise ValueError(f"`question` must be one line of text, got {self.question!r}.")
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise ValueError(f"`weight` must be finite and positive, got {self.weight}.")
@@ -69,7 +78,7 @@ def normalise_question(question: str) -> str:
 
 
 def render_rubric(rubric: Rubric, style: Literal["lines", "json"] = "lines") -> str:
-    """Text that :func:`parse_rubric` reads back as the same rubric.
+    """Text that :func:`parse_rubric` reads back as the same rubric, if its questions are of the kind that it reads.
 
     Example:
         >>> print(render_rubric(Rubric((RubricItem("Is it short?", 2.0), RubricItem("Is it true?", 0.5)))))
@@ -77,12 +86,20 @@ def render_rubric(rubric: Rubric, style: Literal["lines", "json"] = "lines") -> 
         [0.5] Is it true?
     """
     if style == "json":
-        return json.dumps([{"question": item.question, "weight": item.weight} for item in rubric.items], ensure_ascii=False)
-    return "\n".join(f"[{item.weight:.15g}] {item.question}" for item in rubric.items)
+        items = ", ".join(
+            f'{{"question": {json.dumps(item.question, ensure_ascii=False)}, "weight": {_digits(item.weight)}}}' for item in rubric.items
+        )
+        return f"[{items}]"
+    return "\n".join(f"[{_digits(item.weight)}] {item.question}" for item in rubric.items)
+
+
+def _digits(weight: float) -> str:
+    """All digits of a weight, without exponent, and without a point where it is whole."""
+    return f"{Decimal(repr(float(weight))):f}".removesuffix(".0")
 
 
 def parse_rubric(text: str, *, max_items: int | None = None, duplicates: Literal["reject", "keep"] = "reject") -> Rubric:
-    """Read a rubric that a model wrote.
+    r"""Read a rubric that a model wrote.
 
     Args:
         text: The model's text.
@@ -93,7 +110,7 @@ def parse_rubric(text: str, *, max_items: int | None = None, duplicates: Literal
         RubricParseError: If anything that looks like part of the rubric can't be read: nothing is guessed or left out.
 
     Example:
-        >>> parse_rubric("Here it is:\\n1. [3] Is it short?").items
+        >>> parse_rubric("Here it is:\n1. [3] Is it short?").items
         (RubricItem(question='Is it short?', weight=3.0),)
     """
     entries = _find_json(text)
@@ -111,15 +128,30 @@ def parse_rubric(text: str, *, max_items: int | None = None, duplicates: Literal
     return Rubric(tuple(items))
 
 
-def _item(question: str, weight: float, where: str) -> RubricItem:
-    question = question.strip().strip("*_\"'“”` ").strip()
-    if not question.endswith("?"):
+def _clean(question: str) -> str:
+    """Without blanks, bold marks and separators at its ends, and without quotes around the whole."""
+    before = None
+    while question != before:
+        before = question
+        question = question.strip("*_ \t")
+        separator = SEPARATOR.match(question)
+        question = question[separator.end() :] if separator else question
+        if len(question) > 1 and question[0] in QUOTES and question[-1] in QUOTES:
+            question = question[1:-1]
+    return question
+
+
+def _item(question: str, weight: str | float, where: str) -> RubricItem:
+    question = _clean(question)
+    if not question.rstrip(QUOTES + "*_ ").endswith("?"):
         raise RubricParseError(f"{where}: the question does not end in `?`: {question[-60:]!r}")
     if not normalise_question(question):
         raise RubricParseError(f"{where}: the question has no words")
+    if SECOND_WEIGHT.search(question):
+        raise RubricParseError(f"{where}: more than one weight: {question[:60]!r}")
     try:
-        return RubricItem(question, weight)
-    except ValueError as error:
+        return RubricItem(question, float(weight))
+    except (ValueError, OverflowError) as error:
         raise RubricParseError(f"{where}: {error}") from error
 
 
@@ -129,35 +161,47 @@ def _from_lines(text: str) -> list[RubricItem]:
     prose_after: str | None = None
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.strip()
+        if not line or FENCE.fullmatch(line):
+            continue
         where = f"line {number}"
-        if not line or line.startswith("```"):
-            continue
-        body = line.lstrip("*_ ") if not MARKER.match(line) else MARKER.sub("", line, count=1).lstrip("*_ ")
-        marked = MARKER.match(line) is not None
-        found = ITEM.fullmatch(body)
-        if found is None:
-            if marked:
-                raise RubricParseError(f"{where}: a list entry without a weight: {line[:60]!r}")
-            if items and prose_after is None:
-                prose_after = where
-            continue
-        if prose_after is not None:
+        item = _read_line(line, where)
+        if item is None:
+            prose_after = prose_after or (where if items else None)
+        elif prose_after is not None:
             raise RubricParseError(f"{prose_after}: text between two items")
-        weight = found["weight"].strip("*_")
-        if NUMBER.fullmatch(weight) is None:
-            raise RubricParseError(f"{where}: the weight {weight!r} is not a number")
-        items.append(_item(found["question"], float(weight), where))
+        else:
+            items.append(item)
     return items
 
 
+def _read_line(line: str, where: str) -> RubricItem | None:
+    """The item on a line, or ``None`` for prose."""
+    marker = MARKER.match(line)
+    body = line[marker.end() if marker else 0 :].lstrip("*_ ")
+    found = ITEM.fullmatch(body)
+    if found is not None:
+        weight = found["weight"].strip("*_")
+        if NUMBER.fullmatch(weight) is None:
+            raise RubricParseError(f"{where}: the weight {weight!r} is not a number")
+        return _item(found["question"], weight, where)
+    if marker:
+        raise RubricParseError(f"{where}: a list entry without a weight: {line[:60]!r}")
+    if "?" in body and LOOSE_WEIGHT.search(body):
+        raise RubricParseError(f"{where}: not of the form `[weight] question?`: {line[:60]!r}")
+    return None
+
+
 def _find_json(text: str) -> list[Any] | None:
-    """The first list of objects in the text, or ``None`` where there is no JSON."""
+    """The first list of objects in the text, or ``None`` where there is no JSON. Brackets inside a line item are no JSON."""
     decoder = json.JSONDecoder()
+    text = ITEM_LINE.sub("", text)
     for start in re.finditer(r"[\[{]", text):
         try:
             value, _ = decoder.raw_decode(text, start.start())
         except ValueError:
             continue
+        except RecursionError as error:
+            raise RubricParseError("JSON: nested too deeply for a rubric") from error
         entries = next((value[key] for key in LIST_KEYS if key in value), None) if isinstance(value, dict) else value
         if isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries):
             return entries
@@ -178,6 +222,6 @@ def _from_json(entries: list[Any]) -> list[RubricItem]:
         if isinstance(weight, str) and NUMBER.fullmatch(weight.strip()):
             weight = float(weight)
         if isinstance(weight, bool) or not isinstance(weight, int | float):
-            raise RubricParseError(f"{where}: the weight {weight!r} is not a number")
-        items.append(_item(question.replace("\n", " "), float(weight), where))
+            raise RubricParseError(f"{where}: the weight {repr(weight)[:60]} is not a number")
+        items.append(_item(" ".join(line.strip() for line in question.splitlines()), weight, where))
     return items

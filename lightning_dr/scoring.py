@@ -36,7 +36,8 @@ def check_weights(verdicts: Tensor, weights: Tensor, mask: Tensor) -> None:
     """Raise ValueError unless the weights are ``[..., M]`` and positive and the verdicts are in [0, 1] where they count."""
     if weights.shape != verdicts.shape[:-2] + verdicts.shape[-1:]:
         raise ValueError(
-            f"`weights` must have shape [..., M], got {tuple(weights.shape)} for verdicts {tuple(verdicts.shape)}. Give one weight per item."
+            f"`weights` must have shape [..., M], got {tuple(weights.shape)} for verdicts {tuple(verdicts.shape)}. "
+            "Give one weight per item."
         )
     counted = weights[mask.any(dim=-2)]
     if not bool((torch.isfinite(counted) & (counted > 0)).all()):

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
+
+WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+ANSWER = re.compile(r"(?:\A(?:```\w*\s)?|\b(?:answer|verdict)\b(?:\s+is\b)?)\W*(?:yes|no)\b(?=[ \t]*(?:[^\w \t]|\Z))", re.IGNORECASE)
+"""A yes or no that opens the text or follows "answer" or "verdict", and with which a clause ends."""
+AROUND = string.whitespace + string.punctuation + "▁Ġ“”‘’«»"
+"""What a token may have around its word."""
 
 
 class VerdictParseError(ValueError):
@@ -14,23 +21,24 @@ class VerdictParseError(ValueError):
 
 
 def parse_verdict(text: str) -> bool:
-    """Read a verdict from text: the one of yes and no that it says.
+    """Read a verdict from text that opens with it, or that says "answer: …".
 
     Raises:
-        VerdictParseError: If it says neither, or both.
+        VerdictParseError: If the answer is neither yes nor no, or both words are in the text.
 
     Example:
         >>> parse_verdict("**Yes.**"), parse_verdict("Answer: no")
         (True, False)
     """
-    found = {word.lower() for word in re.findall(r"\b(yes|no)\b", text, flags=re.IGNORECASE)}
-    if len(found) != 1:
+    plain = text.replace("_", " ").strip()
+    words = {word.lower() for word in WORD.findall(plain)}
+    if len(words) != 1 or ANSWER.search(plain) is None:
         raise VerdictParseError(f"A verdict must say yes or no, got {text[:80]!r}.")
-    return found == {"yes"}
+    return words == {"yes"}
 
 
 def yes_no_token_ids(vocabulary: Mapping[int, str]) -> tuple[list[int], list[int]]:
-    """All tokens that mean yes, and all that mean no, whatever their case, blanks and quotes.
+    """All tokens that mean yes, and all that mean no, whatever their case, blanks, quotes and punctuation.
 
     Args:
         vocabulary: Token id -> decoded text.
@@ -44,7 +52,7 @@ def yes_no_token_ids(vocabulary: Mapping[int, str]) -> tuple[list[int], list[int
     """
     found: dict[str, list[int]] = {"yes": [], "no": []}
     for token, text in vocabulary.items():
-        word = text.strip(" \t\n▁Ġ\"'`*.,:“”").lower()
+        word = text.strip(AROUND).lower()
         if word in found:
             found[word].append(token)
     if not found["yes"] or not found["no"]:

@@ -56,9 +56,9 @@ def test_saturation():
 def test_mean_interval():
     # values 1, 2, 3: s = 1, 1.96 / sqrt(3) = 1.1316
     result = mean_interval(torch.tensor([1.0, 2.0, 3.0, torch.nan]))
-    assert (result.mean, result.count) == (2.0, 3)
+    assert (result.mean, result.size) == (2.0, 3)
     assert result.high - result.mean == pytest.approx(1.1316, abs=1e-4)
-    assert mean_interval(torch.tensor([])).count == 0
+    assert mean_interval(torch.tensor([])).size == 0
 
 
 def test_shapes_must_agree():

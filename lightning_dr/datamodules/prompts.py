@@ -48,11 +48,11 @@ class RowsDataModule(RoundDataModule):
         self.max_prompt_chars = max_prompt_chars
         self.max_rows = max_rows
         self.bad_rows = bad_rows
-        self.rows: Sequence[Any] | None = None
+        self.rows: Sequence[Any] = ()
 
     def setup(self, stage: str) -> None:
         """Load and check the rows, once."""
-        if self.rows is not None:
+        if self.rows:
             return
         rows = load_rows(self.path, self.split, self.revision)
         if self.max_rows is not None and len(rows) > self.max_rows:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from peft import LoraConfig, LoraModel, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
 
@@ -117,6 +117,7 @@ class Backbone(nn.Module):
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
         self.eos_ids = self._eos_ids()
         self._adapters: dict[str, list[nn.Parameter]] = {}
+        self._lora: dict[str, Mapping[str, Any]] = {}
         self._frozen: set[str] = set()
         self.requires_grad_(trainable)
 
@@ -125,7 +126,7 @@ class Backbone(nn.Module):
     @property
     def base(self) -> PreTrainedModel:
         """The transformers model, with whatever adapter layers it carries."""
-        return self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
+        return cast(PreTrainedModel, self.model.get_base_model()) if isinstance(self.model, PeftModel) else self.model
 
     @property
     def device(self) -> torch.device:
@@ -161,6 +162,7 @@ class Backbone(nn.Module):
         else:
             self.model = get_peft_model(self.model, config, adapter_name=name)
         self._adapters[name] = list(self.adapter_parameters(name).values())
+        self._lora[name] = lora
         if frozen:
             self._frozen.add(name)
         self.requires_grad_(False)
@@ -170,7 +172,7 @@ class Backbone(nn.Module):
     def copy_adapter(self, source: str, name: str) -> None:
         """Snapshot ``source`` under ``name``, a frozen adapter that is made on first use."""
         if name not in self._adapters:
-            self.add_adapter(name, self.model.peft_config[source].to_dict() | {"inference_mode": False}, frozen=True)
+            self.add_adapter(name, self._lora[source], frozen=True)
         self.load_adapter_state(name, self.adapter_state(source))
 
     def adapter_parameters(self, name: str) -> dict[str, nn.Parameter]:
@@ -224,11 +226,12 @@ class Backbone(nn.Module):
         if adapter is not None and adapter not in self._adapters:
             raise ValueError(f"`adapter` must be one of {list(self._adapters)}, got {adapter!r}.")
         if isinstance(self.model, PeftModel):
+            tuner = cast(LoraModel, self.model.base_model)
             if adapter is None:
-                self.model.base_model.disable_adapter_layers()
+                tuner.disable_adapter_layers()
             else:
-                self.model.base_model.enable_adapter_layers()
-                self.model.base_model.set_adapter(adapter)
+                tuner.enable_adapter_layers()
+                tuner.set_adapter(adapter)
             self._own_grads()
         if train:
             self.train()
@@ -265,9 +268,10 @@ class Backbone(nn.Module):
         """
         clean = [{**message, "content": self.without_special_tokens(message["content"])} for message in messages]
         prefill = clean[-1]["role"] == "assistant"
-        return self.tokenizer.apply_chat_template(
+        text = self.tokenizer.apply_chat_template(
             clean, tokenize=False, add_generation_prompt=not prefill, continue_final_message=prefill, **self.config.chat_template_kwargs
         )
+        return cast(str, text)
 
     def tokenize(self, text: str) -> tuple[int, ...]:
         """Tokens of rendered text: the chat template has written BOS already."""
@@ -279,7 +283,7 @@ class Backbone(nn.Module):
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of sampled tokens, without special tokens."""
-        return self.tokenizer.decode(list(token_ids), skip_special_tokens=True)
+        return cast(str, self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
     def without_special_tokens(self, text: str) -> str:
         """A response that spells out a turn marker must not open a turn."""
@@ -324,7 +328,7 @@ class Backbone(nn.Module):
         with self.active(adapter) as model:
             for group in self._sampling_groups(prefixes, num, config.max_new_tokens):
                 newline_ids = self.newline_ids if config.max_lines is not None else ()
-                out += sample(model.base_model, self.head, group, num, config, self.eos_ids, newline_ids)
+                out += sample(cast(PreTrainedModel, model.base_model), self.head, group, num, config, self.eos_ids, newline_ids)
         return out
 
     def _sampling_groups(self, prefixes: Sequence[Sequence[int]], num: int, new: int) -> Iterator[list[Sequence[int]]]:

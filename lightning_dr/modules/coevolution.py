@@ -6,16 +6,17 @@ import math
 import random
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from lightning import LightningModule
+from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
 
-from ..callbacks.base import DRCallback
+from ..callbacks.base import DRCallback, Role
 from ..diagnostics import anchor_scores, round_metrics
 from ..gap import pairwise_accuracy, score_gap
-from ..records import Batch, Round
+from ..records import UNSET, Batch, Round
 from ..roles import RubricWriter, Verifier
 from ..rollout import Roles, RoundConfig, anchor_ranks, collect_round
 from .backbone import Backbone, BackboneConfig
@@ -65,19 +66,19 @@ class CoEvolutionModule(LightningModule):
         self.config = rounds
         self.schedule = schedule
         self.validation_seed = validation_seed
-        self.backbone: Backbone | None = None
+        self.backbone: Backbone = UNSET
         self.evaluator_writer: RubricWriter | None = None
         """Who writes the rubrics that score the policy; ``None`` is the live generator. Callbacks set it."""
         self.round = 0
         self.steps = {"policy": 0, "generator": 0}
         self._random_state: dict[str, Any] | None = None
-        self._validation = torch.nn.ModuleDict({name: IntervalMetric() for name in VALIDATION_METRICS})
+        self._validation = {name: IntervalMetric() for name in VALIDATION_METRICS}
 
     # -- set-up ---------------------------------------------------------------------------------------------------
 
     def configure_model(self) -> None:
         """Load the base and give each role what is its own."""
-        if self.backbone is not None:
+        if self.backbone is not UNSET:
             return
         self.backbone = Backbone(self.backbone_config)
         for role in self.roles.values():
@@ -139,7 +140,7 @@ class CoEvolutionModule(LightningModule):
         roles = Roles(responder=self.policy, writer=self.generator, verifier=self.verifier, evaluator_writer=self.evaluator_writer)
         round_ = collect_round(batch, roles, self.config, index=self.round, hook=self._hook)
         phase = self.phase
-        order = ("generator", "policy") if phase.first == "generator" else ("policy", "generator")
+        order: tuple[Role, Role] = ("generator", "policy") if phase.first == "generator" else ("policy", "generator")
         for role in order:
             began = time.perf_counter()
             round_.metrics.update(self._update(role, round_, phase))
@@ -161,9 +162,9 @@ class CoEvolutionModule(LightningModule):
         return round_
 
     def _round_callbacks(self) -> list[DRCallback]:
-        return [callback for callback in self.trainer.callbacks if isinstance(callback, DRCallback)]
+        return [callback for callback in getattr(self.trainer, "callbacks", ()) if isinstance(callback, DRCallback)]
 
-    def _update(self, name: str, round_: Round, phase: Phase) -> dict[str, float]:
+    def _update(self, name: Role, round_: Round, phase: Phase) -> dict[str, float]:
         """All optimizer steps of one role on one round."""
         updates = phase.policy_updates if name == "policy" else phase.generator_updates
         if updates == 0 or any(cb.on_before_update(self.trainer, self, round_, name) is False for cb in self._round_callbacks()):
@@ -176,7 +177,7 @@ class CoEvolutionModule(LightningModule):
             draw = role.make_draw(completions, round_.generator_advantages_BG, round_.generator_valid_BG)
         if not draw.trees:
             return {f"{name}/skipped_update": 1.0}
-        optimizer = self.optimizers()[list(self.roles).index(name)]
+        optimizer = cast(list[LightningOptimizer], self.optimizers())[list(self.roles).index(name)]
         lr = getattr(phase, f"{name}_lr")
         for group in optimizer.param_groups:
             group["lr"] = self._base_lrs[name] if lr is None else lr
@@ -222,19 +223,19 @@ class CoEvolutionModule(LightningModule):
         for name, metric in self._validation.items():
             result = metric.compute()
             metric.reset()
-            if result.count:
+            if result.size:
                 values = {f"val/{name}": result.mean, f"val/{name}_low": result.low, f"val/{name}_high": result.high}
                 self.log_dict({key: value for key, value in values.items() if math.isfinite(value)})
 
     # -- state ----------------------------------------------------------------------------------------------------
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """What the roles train, and nothing of the frozen base."""
-        if self.backbone is None:
+        if self.backbone is UNSET:
             return {}
         return {f"{name}.{key}": value for name, role in self.roles.items() for key, value in role.role_state().items()}
 
-    def load_state_dict(self, state_dict: Mapping[str, Tensor], strict: bool = True, assign: bool = False) -> None:  # type: ignore[override]
+    def load_state_dict(self, state_dict: Mapping[str, Tensor], strict: bool = True, assign: bool = False) -> None:
         """Restore :meth:`state_dict`."""
         for name, role in self.roles.items():
             role.load_role_state({key.removeprefix(f"{name}."): value for key, value in state_dict.items() if key.startswith(f"{name}.")})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -29,6 +30,8 @@ class GeneratorModule(RoleModule):
         template: The prompt of the generator: a bundled name or a path.
         max_items: A rubric with more items is unreadable. Not given in the source.
         duplicate_items: ``"reject"``: a rubric that repeats an item is unreadable. ``"mask"``: the repeated item earns and scores nothing.
+        question_pattern: A regular expression; a rubric with a question that does not match it is unreadable. For verifiers that
+            only know some kinds of questions.
     """
 
     role = "generator"
@@ -44,13 +47,17 @@ class GeneratorModule(RoleModule):
         template: str = "generator",
         max_items: int = 8,
         duplicate_items: Literal["reject", "mask"] = "reject",
+        question_pattern: str | None = None,
     ) -> None:
         super().__init__(lora, optimizer, sampling, objective, max_grad_norm, adapter_path)
         if max_items < 1:
             raise ValueError(f"`max_items` must be at least 1, got {max_items}.")
         self.template = load_template(template)
         self.max_items = max_items
+        if duplicate_items not in ("reject", "mask"):
+            raise ValueError(f"`duplicate_items` must be 'reject' or 'mask', got {duplicate_items!r}.")
         self.duplicate_items = duplicate_items
+        self.question_pattern = None if question_pattern is None else re.compile(question_pattern)
 
     def write(self, prompts: Sequence[Prompt], responses: Responses, num_rubrics: int, adapter: str | None = None) -> Rubrics:
         """Sample G rubrics for each prompt and its response set, with the live adapter unless another is named."""
@@ -77,6 +84,10 @@ class GeneratorModule(RoleModule):
             rubric = parse_rubric(self.template.prefill + completion.text, max_items=self.max_items, duplicates=duplicates)
         except RubricParseError as error:
             return RubricDraw(completion=completion, error=str(error))
+        if self.question_pattern is not None:
+            for question in rubric.questions:
+                if self.question_pattern.fullmatch(question) is None:
+                    return RubricDraw(completion=completion, error=f"a question of another kind: {question!r}")
         return RubricDraw(completion=completion, rubric=rubric)
 
     def writer(self, adapter: str) -> AdapterWriter:

@@ -35,8 +35,9 @@ def convert(source: Path, out: Path, dtype: torch.dtype = torch.bfloat16) -> Non
     config = quantised.config
     if hasattr(config, "quantization_config"):
         del config.quantization_config
-    model = type(quantised)(config).to(dtype)
+    model = type(quantised)(config)
     model.load_state_dict(quantised.state_dict())
+    torch.nn.Module.to(model, dtype)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
 

@@ -26,5 +26,5 @@ class IntervalMetric(Metric):
         self.values.append(values)
 
     def compute(self) -> MeanInterval:
-        """Mean, 95% interval and count."""
+        """Mean, 95% interval and number of values."""
         return mean_interval(dim_zero_cat(self.values))

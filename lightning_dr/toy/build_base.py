@@ -1,9 +1,9 @@
 """Train the toy's base model again: ``python -m lightning_dr.toy.build_base``.
 
-It learns the *form* of responses and rubrics from random text: responses of eight words, rubrics of three different items with random weights
-and directions. So that it looks at its input at all, each topic has habits (some words are three times as frequent under it), and a rubric
-asks mostly about words that some of the responses mention and some do not. Habits are drawn apart from the worths of the
-topics, which take no part: the base knows no preference.
+It learns the *form* of responses and rubrics from random text: responses of eight words, rubrics of three different items with
+random weights and directions. So that it looks at its input at all, each topic has habits (some words are six times as frequent
+under it), and a rubric asks mostly about words that some of the responses mention and some do not. Habits are drawn apart from the
+worths of the topics, which take no part: the base knows no preference.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ TEMPLATE = load_template("toy")
 
 
 def draw_habits(seed: int) -> dict[str, dict[str, float]]:
-    """How often each topic uses each word, relative to the others: 1 or 3."""
+    """How often each topic uses each word, relative to the others: 1 or 6."""
     rng = random.Random(seed)
-    return {topic: {word: rng.choice((1.0, 3.0)) for word in ATTRIBUTES + FILLERS} for topic in TOPICS}
+    return {topic: {word: rng.choice((1.0, 6.0)) for word in ATTRIBUTES + FILLERS} for topic in TOPICS}
 
 
 def random_words(habits: dict[str, float], words: Sequence[str], count: int, rng: random.Random) -> list[str]:
@@ -48,7 +48,9 @@ def random_rubric(habits: dict[str, float], responses: list[str], rng: random.Ra
         word = random_words(habits, pool, 1, rng)[0]
         if word not in words:
             words.append(word)
-    return Rubric(tuple(RubricItem(f"Does the response {rng.choice(('mention', 'avoid'))} {word}?", float(rng.randint(1, 5))) for word in words))
+    return Rubric(
+        tuple(RubricItem(f"Does the response {rng.choice(('mention', 'avoid'))} {word}?", float(rng.randint(1, 5))) for word in words)
+    )
 
 
 def example(rng: random.Random, world: ToyWorld, habits: dict[str, dict[str, float]]) -> tuple[list[dict[str, str]], str]:
@@ -64,7 +66,9 @@ def example(rng: random.Random, world: ToyWorld, habits: dict[str, dict[str, flo
     return [dict(message) for message in rendered], render_rubric(random_rubric(habits[topic], responses, rng))
 
 
-def make_batch(examples: Sequence[tuple[list[dict[str, str]], str]], tokenizer: PreTrainedTokenizerFast) -> tuple[torch.Tensor, torch.Tensor]:
+def make_batch(
+    examples: Sequence[tuple[list[dict[str, str]], str]], tokenizer: PreTrainedTokenizerFast
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids and labels ``[size, T]``, padded on the right; only the continuation is learned."""
     rows, size = [], len(examples)
     for messages, text in examples:
@@ -80,7 +84,7 @@ def make_batch(examples: Sequence[tuple[list[dict[str, str]], str]], tokenizer: 
     return ids, labels
 
 
-def build(out: Path, steps: int = 3000, seed: int = 0, batch_size: int = 32, lr: float = 3e-3) -> float:
+def build(out: Path, steps: int = 1500, seed: int = 0, batch_size: int = 32, lr: float = 3e-3) -> float:
     """Train and write the model and its tokenizer; returns the last loss."""
     torch.manual_seed(seed)
     rng = random.Random(seed)
@@ -93,6 +97,7 @@ def build(out: Path, steps: int = 3000, seed: int = 0, batch_size: int = 32, lr:
         num_attention_heads=4,
         num_key_value_heads=4,
         max_position_embeddings=1024,
+        initializer_range=0.12,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
@@ -121,7 +126,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=BASE)
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     build(args.out, args.steps, args.seed)

@@ -1,7 +1,8 @@
 """The toy world: prompts that name a topic, responses of a few words, hidden preferences.
 
-Each topic gives each attribute word a worth from −2 to 3; filler words are worth nothing. The true quality of a response is the sum of the
-worths of the different attributes that it mentions. Nothing that the models read tells the worths: only the ranked anchor answers do.
+Each topic gives each attribute word a worth from −2 to 3, two thirds of them the same under most topics; filler words are worth
+nothing. The true quality of a response is the sum of the worths of the different attributes that it mentions. Nothing that the models
+read tells the worths: only the ranked anchor answers do.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ FILLERS = ("calm", "early", "plain", "round", "slow", "tall", "quiet", "north", 
 NUM_WORDS = 8
 NUM_ANSWERS = 7
 MIN_WORTH, MAX_WORTH = -2, 3
+SHARED_WORTHS = (-2, -2, -1, -1, 0, 0, 1, 2, 3, 3)
+"""What the attributes are worth under most topics, in an order that the seed draws."""
 
 
 class ToyWorld:
@@ -35,13 +38,14 @@ class ToyWorld:
             raise ValueError(f"`num_topics` must be from 1 to {len(TOPICS)}, got {num_topics}.")
         rng = random.Random(seed)
         self.topics = TOPICS[:num_topics]
-        self.worths = {topic: self._draw(rng) for topic in self.topics}
+        shared = dict(zip(ATTRIBUTES, rng.sample(SHARED_WORTHS, len(ATTRIBUTES)), strict=True))
+        self.worths = {topic: self._draw(shared, rng) for topic in self.topics}
 
     @staticmethod
-    def _draw(rng: random.Random) -> dict[str, int]:
-        """Worths of the attributes for one topic, at least two of them positive and two negative."""
+    def _draw(shared: dict[str, int], rng: random.Random) -> dict[str, int]:
+        """Worths of the attributes for one topic: a third of them its own, at least two positive and two negative."""
         while True:
-            worths = {word: rng.randint(MIN_WORTH, MAX_WORTH) for word in ATTRIBUTES}
+            worths = {word: rng.randint(MIN_WORTH, MAX_WORTH) if rng.random() < 1 / 3 else worth for word, worth in shared.items()}
             values = worths.values()
             if sum(value > 0 for value in values) >= 2 and sum(value < 0 for value in values) >= 2:
                 return worths

@@ -6,6 +6,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import pytest
 import torch
 from lightning import Trainer
+from lightning.pytorch.callbacks import Checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from lightning_dr.modules import BackboneConfig, CoEvolutionModule, GeneratorModule, Phase, PolicyModule, SamplingConfig
@@ -84,7 +85,7 @@ def trainer(tmp_path, callbacks=(), **kwargs):
         "limit_val_batches": 0,
         "enable_progress_bar": False,
         "enable_model_summary": False,
-        "enable_checkpointing": False,
+        "enable_checkpointing": any(isinstance(callback, Checkpoint) for callback in callbacks),
         "logger": False,
         "log_every_n_steps": 1,
         "default_root_dir": tmp_path,

@@ -102,13 +102,18 @@ class RoundDataModule(LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """The batches from the position on."""
-        return DataLoader(RoundStream(self, self.position), batch_size=None, num_workers=0)
+        return self._loader(RoundStream(self, self.position))
 
     def val_dataloader(self) -> DataLoader[Batch] | list[Any]:
         """The held-out rows once, in a fixed order."""
         if self.num_held_out == 0:
             return []
-        return DataLoader(RoundStream(self, 0, self.num_val_batches, "val"), batch_size=None, num_workers=0)
+        return self._loader(RoundStream(self, 0, self.num_val_batches, "val"))
+
+    @staticmethod
+    def _loader(stream: RoundStream) -> DataLoader[Batch]:
+        # A loader draws a seed for its workers; from a generator of its own, it leaves the random stream of training alone.
+        return DataLoader(stream, batch_size=None, num_workers=0, generator=torch.Generator())
 
     # -- Lightning ------------------------------------------------------------------------------------------------
 

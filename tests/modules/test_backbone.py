@@ -303,8 +303,8 @@ def test_nf4_trains_the_adapter_on_the_cpu_and_leaves_the_base(random_model):
     optimizer.step()
     assert all(not torch.equal(before[key], value) for key, value in backbone.adapter_state("policy").items())
     assert all(torch.equal(base[key], value) for key, value in backbone.base.state_dict().items() if "lora_" not in key)
-    four_bit = build(wide, quantization=quantization)
-    full = build(wide)
-    with torch.no_grad(), four_bit.active(None), full.active(None):
-        near = (plain_logits(four_bit, [5, 6, 7]).softmax(-1) - plain_logits(full, [5, 6, 7]).softmax(-1)).abs().sum(-1)
-    assert near.max() < 1.0
+    four_bit, full = (build(wide, **kwargs).base.get_submodule("model.layers.0.mlp.up_proj") for kwargs in ({"quantization": quantization}, {}))
+    inputs = torch.randn(8, 128)
+    with torch.no_grad():
+        error = four_bit.base_layer(inputs) - full.base_layer(inputs)
+        assert 1e-3 < error.norm() / full.base_layer(inputs).norm() < 0.15

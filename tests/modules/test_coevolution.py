@@ -180,23 +180,23 @@ class TestSchedule:
 
 class TestState:
     def test_a_resumed_run_is_the_unbroken_one_bit_by_bit(self, tmp_path):
-        whole, watch = built(schedule=[Phase(rounds=4)]), Watch()
         torch.manual_seed(5)
+        whole, watch = built(schedule=[Phase(rounds=4)]), Watch()
         fit(whole, tmp_path / "whole", [watch])
 
+        torch.manual_seed(5)
         first = built(schedule=[Phase(rounds=4)])
 
         class Stop(DRCallback):
             def on_round_end(self, trainer, module, round):
                 trainer.should_stop = round.index == 1
 
-        torch.manual_seed(5)
         fit(first, tmp_path / "broken", [Stop(), AdapterCheckpoint(every_n_rounds=2)])
         path = tmp_path / "broken" / "checkpoints" / "round-00002" / "trainer.ckpt"
         assert path.is_file()
 
-        second, rest = built(schedule=[Phase(rounds=4)]), Watch()
         torch.manual_seed(99)
+        second, rest = built(schedule=[Phase(rounds=4)]), Watch()
         fit(second, tmp_path / "resumed", [rest, AdapterCheckpoint(every_n_rounds=2)], ckpt_path=path)
         assert rest.batches == [2, 3]
         assert watch.batches == [0, 1, 2, 3]
@@ -223,8 +223,8 @@ class TestState:
     def test_validation_leaves_the_training_stream_alone(self, tmp_path):
         outcomes = []
         for limit in (0, 1):
-            module = built()
             torch.manual_seed(3)
+            module = built()
             fit(module, tmp_path, limit_val_batches=limit, val_check_interval=1)
             outcomes.append(states(module)[0])
         assert same(outcomes[0]["policy"], outcomes[1]["policy"])

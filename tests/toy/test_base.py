@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lightning_dr.prompts import load_template, render_responses
 from lightning_dr.rubric import RubricParseError, parse_rubric
-from lightning_dr.toy import BASE, TOY_RULES, ToyVerifier, ToyWorld
+from lightning_dr.toy import BASE, ToyVerifier, ToyWorld
 from lightning_dr.toy.build_base import NUM_ITEMS, build, draw_habits, example
 from lightning_dr.toy.world import ATTRIBUTES, FILLERS, NUM_WORDS, TOPICS, random_response
 
@@ -22,6 +22,15 @@ def continuations(model, tokenizer, messages, num, max_new_tokens):
     out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=True, top_k=0, max_new_tokens=max_new_tokens)
     rows = out[:, ids.shape[1] :].tolist()
     return [tokenizer.decode(row[: row.index(tokenizer.eos_token_id)]) if tokenizer.eos_token_id in row else None for row in rows]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    """A model this small is slower on several threads, much slower on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +80,13 @@ def test_rubrics_are_three_lines_that_the_verifier_answers(rubrics):
     assert statistics.mean(good) > 0.95
 
 
+@pytest.mark.xfail(reason="the base repeats an item in about one rubric of seven: it does not look at the items that it wrote")
+def test_rubric_items_differ(rubrics):
+    assert statistics.mean(len(items_of(text, duplicates="reject")) == NUM_ITEMS for _, text in rubrics) > 0.95
+
+
 def test_responses_show_no_preference(responses):
     rng = random.Random(0)
-    for group in responses.values():
-        assert None not in group or group.count(None) < 10
     sampled = statistics.mean(WORLD.quality(topic, text) for topic, group in responses.items() for text in group if text is not None)
     chance = statistics.mean(WORLD.quality(topic, random_response(rng)) for topic in TOPICS for _ in range(1000))
     ceiling = statistics.mean(WORLD.best_quality(topic) for topic in TOPICS)
@@ -83,7 +95,6 @@ def test_responses_show_no_preference(responses):
 
 def test_rubrics_show_no_preference(rubrics):
     signs, worths, weights = [], [], []
-    patterns = list(TOY_RULES)
     for topic, text in rubrics:
         for item in items_of(text):
             word = item.question.removesuffix("?").split()[-1]
@@ -91,7 +102,6 @@ def test_rubrics_show_no_preference(rubrics):
                 signs.append(1 if "mention" in item.question else -1)
                 worths.append(WORLD.worths[topic][word])
                 weights.append(item.weight)
-    assert len(patterns) == 2
     assert abs(statistics.mean(signs)) < 0.1  # mention and avoid: half each
     assert abs(statistics.mean(weights) - 3) < 0.2
     assert abs(statistics.correlation(signs, worths)) < 0.1

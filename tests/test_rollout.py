@@ -1,0 +1,185 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from lightning_dr.diagnostics import round_metrics
+from lightning_dr.rewards import anchor_agreement
+from lightning_dr.rollout import Roles, RoundConfig, VerifierFailureError, collect_round
+from lightning_dr.testing import ScriptedResponder, ScriptedVerifier, ScriptedWriter, scripted_batch
+
+TEXTS = ["a b", "a", "b", ""]
+RUBRICS = ["[3] Has a?\n[1] Has b?", "[1] Has a?", "nonsense"]
+
+
+def has(question, text):
+    return question[4] in text
+
+
+def run(rubrics=RUBRICS, texts=TEXTS, answer=has, answers=("a b", "a", "c"), ranks=(1.0, 2.0, 3.0), evaluator=None, hook=None, **config):
+    verifier = ScriptedVerifier(answer)
+    roles = Roles(
+        responder=ScriptedResponder(texts),
+        writer=ScriptedWriter(rubrics),
+        verifier=verifier,
+        evaluator_writer=None if evaluator is None else ScriptedWriter(evaluator),
+    )
+    sizes = {"num_responses": len(texts), "num_rubrics": len(rubrics)}
+    batch = scripted_batch(1, answers, ranks)
+    round_ = collect_round(batch, roles, RoundConfig(**sizes | config), **({"hook": hook} if hook else {}))
+    return round_, verifier
+
+
+def test_hand_worked_round():
+    round_, _ = run()
+    # rubric 0: weights 3 and 1: a b -> 1, a -> 3/4, b -> 1/4, "" -> 0; rubric 1: 1, 1, 0, 0; rubric 2 can't be read
+    assert round_.live.scores_BGK[0, :2].tolist() == [[1.0, 0.75, 0.25, 0.0], [1.0, 1.0, 0.0, 0.0]]
+    assert round_.scores_BK[0].tolist() == [1.0, 0.875, 0.125, 0.0]
+    # every p is 1/2
+    assert round_.live.disc_BG[0, :2].tolist() == [0.25, 0.25]
+    assert round_.live.anchor_scores_BGR[0, 0].tolist() == [1.0, 0.75, 0.0]
+    want = anchor_agreement(torch.tensor([1.0, 0.75, 0.0]), torch.tensor([1.0, 2.0, 3.0]))
+    torch.testing.assert_close(round_.live.anchor_BG[0, 0], want)
+    assert round_.live.format_BG[0].tolist() == [0.0, 0.0, -1.0]
+
+
+def test_an_unreadable_rubric_costs_the_generator_and_nobody_else():
+    with_bad, _ = run()
+    without, _ = run(rubrics=RUBRICS[:2])
+    torch.testing.assert_close(with_bad.scores_BK, without.scores_BK)
+    torch.testing.assert_close(with_bad.policy_advantages_BK, without.policy_advantages_BK)
+    advantages = with_bad.generator_advantages_BG[0]
+    assert bool(with_bad.generator_valid_BG.all())
+    assert advantages[2] == advantages.min() < advantages[:2].min()
+
+
+@pytest.mark.parametrize("combine", ["advantages", "rewards"])
+def test_an_unreadable_rubric_is_worse_than_the_worst_readable_one_even_without_other_rewards(combine):
+    round_, _ = run(rubrics=["[1] Has z?", "[1] Has y?", "x"], combine=combine)  # no discriminability, all ties
+    advantages = round_.generator_advantages_BG[0]
+    assert advantages[2] < advantages[0]
+    assert advantages[0] == advantages[1]
+
+
+def test_an_unreadable_verdict_costs_nobody():
+    round_, _ = run(answer=lambda q, t: None if (q, t) == ("Has b?", "a") else has(q, t))
+    # the response "a" is scored by the item that could be read
+    assert round_.live.scores_BGK[0, 0].tolist() == [1.0, 1.0, 0.25, 0.0]
+    assert bool(round_.policy_valid_BK.all())
+    assert 0 < round_.live.verdict_failures < 0.2
+
+
+def test_a_rubric_without_a_single_verdict_leaves_the_update():
+    round_, _ = run(answer=lambda q, t: None if q == "Has b?" else has(q, t), rubrics=["[1] Has a?", "[1] Has b?", "[1] Has c?"])
+    assert round_.generator_valid_BG[0].tolist() == [True, False, True]
+    assert round_.generator_advantages_BG[0, 1] == 0
+
+
+def test_too_many_failures_stop_the_run():
+    with pytest.raises(VerifierFailureError, match="100% of the verdicts on the live rubrics can't be read"):
+        run(answer=lambda q, t: None)
+
+
+def test_the_verifiers_own_exception_goes_up():
+    def broken(question, text):
+        raise MemoryError("out of memory")
+
+    with pytest.raises(MemoryError):
+        run(answer=broken)
+
+
+def test_all_rubrics_unreadable_takes_the_prompt_out_of_the_policy_update():
+    round_, verifier = run(rubrics=["x", "y", "z"])
+    assert not round_.policy_valid_BK.any()
+    assert not round_.policy_advantages_BK.any()
+    assert not round_.generator_advantages_BG.any()
+    assert not verifier.asked
+    assert round_metrics(round_)["policy/prompts_without_score"] == 1.0
+    assert round_metrics(round_)["generator/unreadable"] == 1.0
+
+
+def test_equal_items_are_asked_once():
+    _, verifier = run(rubrics=["[3] Has a?\n[1] Has b?", "[1] Has a?"])
+    assert len(verifier.asked) == 2 * (4 + 3)
+
+
+def test_a_repeated_item_earns_and_scores_nothing():
+    twice, _ = run(rubrics=["[3] Has a?\n[5] has a?\n[1] Has b?", "[1] Has a?"], answer=lambda q, t: q[4] in t)
+    once, _ = run(rubrics=["[3] Has a?\n[1] Has b?", "[1] Has a?"])
+    torch.testing.assert_close(twice.scores_BK, once.scores_BK)
+    torch.testing.assert_close(twice.live.disc_BG, once.live.disc_BG)
+    assert round_metrics(twice)["generator/repeated_items"] == pytest.approx(1 / 4)
+
+
+def test_parted_draws():
+    round_, _ = run(rubrics=["[1] Has a?", "[1] Has b?"], evaluator=["[1] Has b?", "[1] Has b?"])
+    assert round_.parted
+    assert round_.scores_BK[0].tolist() == [1.0, 0.0, 1.0, 0.0]
+    # the generator is rewarded for its own rubrics
+    assert round_.live.anchor_scores_BGR[0, 0].tolist() == [1.0, 1.0, 0.0]
+
+
+def test_a_prompt_without_a_list_earns_no_anchor_reward():
+    round_, _ = run(rubrics=["[1] Has a?", "[1] Has z?"], answers=None)
+    assert torch.isnan(round_.live.anchor_BG).all()
+    assert round_.generator_advantages_BG[0].tolist() == [1.0, -1.0]
+    assert "gap/anchor" not in round_metrics(round_)
+
+
+@pytest.mark.parametrize(
+    ("rule", "valid", "reward"), [("score", True, 0.875), ("mask", False, 0.875), ("floor", True, 0.0)]
+)
+def test_cut_responses(rule, valid, reward):
+    round_, _ = run(texts=["a b", "a…", "b", ""], truncated_responses=rule)
+    assert round_.policy_valid_BK[0, 1] == valid
+    assert round_.policy_rewards_BK[0, 1] == reward
+    assert (round_.policy_advantages_BK[0, 1] == 0) == (not valid)
+
+
+def test_parts_of_the_reward():
+    rubrics = ["[1] Has a?", "[1] Has c?", "[1] Has z?"]  # c: ranks the worst first; z: no variance
+    disc, _ = run(rubrics=rubrics, texts=["a c", "c", "", ""], anchor_weight=0.0)
+    anchor, _ = run(rubrics=rubrics, texts=["a c", "c", "", ""], disc_weight=0.0)
+    assert disc.generator_advantages_BG[0].argmax() == 1
+    assert anchor.generator_advantages_BG[0].argmax() == 0
+
+
+def test_hooks_see_each_stage_and_may_replace_it():
+    names = []
+
+    def hook(name, round_):
+        names.append(name)
+        if name == "on_scores":
+            return replace(round_, scores_BK=torch.tensor([[0.0, 1.0, 0.0, 0.0]]))
+        return round_
+
+    round_, _ = run(hook=hook)
+    assert names == ["on_responses", "on_rubrics", "on_verdicts", "on_scores", "on_rewards", "on_advantages"]
+    assert round_.policy_advantages_BK[0].argmax() == 1
+    assert set(round_.seconds) == {name.removeprefix("on_") for name in names}
+
+
+def test_verifier_of_the_wrong_shape_is_named():
+    class Wrong(ScriptedVerifier):
+        def verify(self, prompts, responses, questions):
+            return [torch.zeros(1, 1)]
+
+    roles = Roles(responder=ScriptedResponder(TEXTS), writer=ScriptedWriter(RUBRICS), verifier=Wrong(has))
+    with pytest.raises(ValueError, match=r"must return verdicts of shape \(4, 2\)"):
+        collect_round(scripted_batch(), roles, RoundConfig(num_responses=4, num_rubrics=3))
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"num_responses": 1}, "`num_responses` must be at least 2"),
+        ({"anchor_weight": -1.0}, "`anchor_weight` must be at least 0"),
+        ({"combine": "sum"}, "`combine` must be one of"),
+        ({"truncated_responses": "x"}, "`truncated_responses` must be one of"),
+        ({"max_verdict_failures": 2.0}, "`max_verdict_failures` must be in"),
+        ({"anchor_temperature": 0.0}, "`anchor_temperature` must be positive"),
+    ],
+)
+def test_bad_config(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        RoundConfig(**kwargs)

@@ -27,7 +27,7 @@ test-gpu: setup  ## Only the tests that need a CUDA device
 style: setup  ## Lint, format and spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/codespell lightning_dr tests README.md CHANGELOG.md CONTRIBUTING.md docs
+	$(BIN)/codespell lightning_dr tests README.md CHANGELOG.md CONTRIBUTING.md
 
 types: setup  ## Type check
 	$(BIN)/mypy

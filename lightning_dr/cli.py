@@ -1,4 +1,4 @@
-"""The command line: ``lightning-dr fit | validate | test | predict``, a LightningCLI."""
+"""The command line: ``lightning-dr fit | validate``, a LightningCLI."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import LightningDataModule
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.cli import LightningCLI
 
 # bitsandbytes warns at import about an optional kernel for 4-bit inference on CPUs.
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
@@ -30,21 +30,20 @@ class DRCLI(LightningCLI):
         """The Trainer methods that mean something here."""
         return {name: skipped for name, skipped in LightningCLI.subcommands().items() if name in COMMANDS}
 
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Nothing beyond model, data, trainer and seed."""
-        parser.set_defaults({"seed_everything": 0})
-
     def fit(self, model: CoEvolutionModule, datamodule: LightningDataModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Fit, with a validation before (unless the run is resumed) and after it."""
         held_out = getattr(datamodule, "num_held_out", 0) > 0 and self.trainer.limit_val_batches != 0
+        summaries = [callback for callback in getattr(self.trainer, "callbacks", ()) if isinstance(callback, RunSummary)]
         if held_out and ckpt_path is None:
             self.trainer.validate(model, datamodule=datamodule, verbose=False)
+        for summary in summaries:
+            summary.quiet = held_out
         self.trainer.fit(model, datamodule=datamodule, ckpt_path=ckpt_path, **kwargs)
         if held_out and self.trainer.state.finished:
-            self.trainer.validate(model, datamodule=datamodule)
-            for callback in getattr(self.trainer, "callbacks", ()):
-                if isinstance(callback, RunSummary):
-                    callback.report(self.trainer, model)
+            self.trainer.validate(model, datamodule=datamodule, verbose=False)
+            for summary in summaries:
+                summary.quiet = False
+                summary.report(self.trainer, model)
         print(f"Run folder: {self.trainer.log_dir}")
 
 
@@ -79,7 +78,14 @@ def main(args: Sequence[str] | None = None) -> None:
     """Entry point of ``lightning-dr`` and ``python -m lightning_dr``."""
     if args is None:
         sys.argv[1:] = with_default_config(sys.argv[1:])
-    DRCLI(CoEvolutionModule, LightningDataModule, subclass_mode_data=True, args=None if args is None else with_default_config(args))
+    DRCLI(
+        CoEvolutionModule,
+        LightningDataModule,
+        subclass_mode_data=True,
+        auto_configure_optimizers=False,
+        seed_everything_default=0,
+        args=None if args is None else with_default_config(args),
+    )
 
 
 if __name__ == "__main__":

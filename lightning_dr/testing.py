@@ -57,9 +57,7 @@ class ScriptedVerifier:
         self.answer = answer
         self.asked: list[tuple[str, str]] = []
 
-    def verify(
-        self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]], questions: Sequence[Sequence[str]]
-    ) -> list[Tensor]:
+    def verify(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]], questions: Sequence[Sequence[str]]) -> list[Tensor]:
         """See :meth:`lightning_dr.roles.Verifier.verify`."""
         out = []
         for texts, asked in zip(responses, questions, strict=True):

@@ -46,7 +46,12 @@ def random_model(tmp_path_factory):
             folder = tmp_path_factory.mktemp(kind)
             tokenizer = build_tokenizer()
             config = AutoConfig.for_model(
-                kind, **SIZES | sizes, vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, bos_token_id=None
+                kind,
+                **SIZES | sizes,
+                vocab_size=len(tokenizer),
+                eos_token_id=tokenizer.eos_token_id,
+                pad_token_id=tokenizer.pad_token_id,
+                bos_token_id=None,
             )
             torch.manual_seed(1)
             AutoModelForCausalLM.from_config(config).save_pretrained(folder)
@@ -63,9 +68,13 @@ def toy_module(*, schedule=None, policy=None, generator=None, verifier=None, bac
     common = {"lora": LORA, "optimizer": sgd}
     return CoEvolutionModule(
         BackboneConfig(**{"name_or_path": "toy", "dtype": "float32", **(backbone or {})}),
-        PolicyModule(**common | {"sampling": SamplingConfig(max_new_tokens=10), "objective": ObjectiveConfig(kl_weight=0.01)} | (policy or {})),
+        PolicyModule(
+            **common | {"sampling": SamplingConfig(max_new_tokens=10), "objective": ObjectiveConfig(kl_weight=0.01)} | (policy or {})
+        ),
         GeneratorModule(
-            **common | {"sampling": SamplingConfig(max_new_tokens=20), "template": "toy", "max_items": 3, "duplicate_items": "mask"} | (generator or {})
+            **common
+            | {"sampling": SamplingConfig(max_new_tokens=20), "template": "toy", "max_items": 3, "duplicate_items": "mask"}
+            | (generator or {})
         ),
         verifier or ToyVerifier(),
         rounds=RoundConfig(**{"num_responses": 4, "num_rubrics": 3, **rounds}),

@@ -24,7 +24,9 @@ def imported(path):
 def test_core_imports_nothing_heavy(path):
     tops = {name.split(".")[0] for name in imported(path)}
     assert not tops & HEAVY
-    assert not any(name.startswith(("lightning_dr.modules", "lightning_dr.callbacks", "lightning_dr.datamodules")) for name in imported(path))
+    assert not any(
+        name.startswith(("lightning_dr.modules", "lightning_dr.callbacks", "lightning_dr.datamodules")) for name in imported(path)
+    )
 
 
 def test_importing_the_core_loads_nothing_heavy():

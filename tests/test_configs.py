@@ -16,7 +16,14 @@ FULL = {"qwen3-8b-4bit.yaml": "qwen3", "llama3.1-8b-4bit.yaml": "llama"}
 
 def build(*args):
     """The CLI with everything instantiated and nothing run."""
-    return DRCLI(CoEvolutionModule, LightningDataModule, subclass_mode_data=True, run=False, args=[*args, "--trainer.accelerator=cpu"])
+    return DRCLI(
+        CoEvolutionModule,
+        LightningDataModule,
+        subclass_mode_data=True,
+        auto_configure_optimizers=False,
+        run=False,
+        args=[*args, "--trainer.accelerator=cpu"],
+    )
 
 
 @pytest.mark.parametrize("name", RUNS)

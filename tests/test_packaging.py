@@ -28,7 +28,9 @@ def built(tmp_path_factory):
 
 
 def test_the_wheel_holds_every_file_of_the_package(built):
-    tree = {str(path.relative_to(ROOT)) for path in (ROOT / "lightning_dr").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    tree = {
+        str(path.relative_to(ROOT)) for path in (ROOT / "lightning_dr").rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
     packed = {name for name in zipfile.ZipFile(built).namelist() if ".dist-info/" not in name}
     assert packed == tree
 

@@ -126,9 +126,7 @@ def test_a_prompt_without_a_list_earns_no_anchor_reward():
     assert "gap/anchor" not in round_metrics(round_)
 
 
-@pytest.mark.parametrize(
-    ("rule", "valid", "reward"), [("score", True, 0.875), ("mask", False, 0.875), ("floor", True, 0.0)]
-)
+@pytest.mark.parametrize(("rule", "valid", "reward"), [("score", True, 0.875), ("mask", False, 0.875), ("floor", True, 0.0)])
 def test_cut_responses(rule, valid, reward):
     round_, _ = run(texts=["a b", "a…", "b", ""], truncated_responses=rule)
     assert round_.policy_valid_BK[0, 1] == valid

@@ -27,6 +27,7 @@ class RoundProgress(ProgressBar):
     def __init__(self) -> None:
         super().__init__()
         self._bar: Any = None
+        self._validation: Any = None
         self._enabled = True
 
     def disable(self) -> None:
@@ -37,17 +38,34 @@ class RoundProgress(ProgressBar):
         """Show the bar."""
         self._enabled = True
 
-    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Open the bar at the round that the run (re)starts from."""
-        self._bar = tqdm(
-            total=pl_module.num_rounds,
-            initial=pl_module.round,
-            desc="round",
+    def _open(self, total: float, start: int, name: str) -> Any:
+        return tqdm(
+            total=None if total == float("inf") else int(total),
+            initial=start,
+            desc=name,
             file=sys.stdout,
             disable=not self._enabled,
             dynamic_ncols=True,
             mininterval=0.5 if sys.stdout.isatty() else 15.0,
         )
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Open the bar at the round that the run (re)starts from."""
+        self._bar = self._open(pl_module.num_rounds, pl_module.round, "round")
+
+    def on_validation_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Open a bar for a validation."""
+        self._validation = self._open(sum(trainer.num_val_batches), 0, "validation")
+
+    def on_validation_batch_end(
+        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Advance by a batch."""
+        self._validation.update(1)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
+        """Close the bar of the validation."""
+        self._validation.close()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Advance by a round."""
@@ -65,6 +83,7 @@ class RoundProgress(ProgressBar):
         self._close()
 
     def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+        for bar in (self._bar, self._validation):
+            if bar is not None:
+                bar.close()
+        self._bar = self._validation = None

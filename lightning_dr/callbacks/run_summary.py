@@ -40,6 +40,8 @@ class RunSummary(DRCallback):
         if not 0 < window <= 0.5:
             raise ValueError(f"`window` must be in (0, 0.5], got {window}.")
         self.window = window
+        self.quiet = False
+        """Write the file and print nothing, as when another report follows."""
         self._history: list[dict[str, float]] = []
         self.validation: dict[str, dict[str, float]] = {}
 
@@ -65,7 +67,7 @@ class RunSummary(DRCallback):
             path = Path(trainer.log_dir) / "summary.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-        if self._history:
+        if self._history and not self.quiet:
             console = Console()
             console.print(summary_table(summary))
             console.print(summary_sentence(summary), highlight=False)
@@ -109,7 +111,17 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
         values = [summary[when].get(key) for when in ("start", "end")]
         if any(value is not None for value in values):
             table.add_row(name, *("–" if value is None else f"{value:.3f}" for value in values))
+    held_out = [summary["validation"].get(when, {}) for when in ("start", "end")]
+    if any("val/accuracy" in values for values in held_out):
+        table.add_row("held-out pairs of ranked answers ordered right (95% interval)", *map(interval, held_out))
     return table
+
+
+def interval(values: Mapping[str, float]) -> str:
+    """Accuracy with its interval, or a dash."""
+    if "val/accuracy" not in values:
+        return "–"
+    return f"{values['val/accuracy']:.3f} ({values.get('val/accuracy_low', math.nan):.3f} to {values.get('val/accuracy_high', math.nan):.3f})"
 
 
 def summary_sentence(summary: Mapping[str, Any]) -> str:

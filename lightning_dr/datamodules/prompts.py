@@ -71,8 +71,8 @@ class RowsDataModule(RoundDataModule):
 
     def parse_messages(self, row: Any) -> tuple[Message, ...]:
         """The prompt of a row."""
-        if self.prompt_column not in row:
-            raise RowProblem(f"no column `{self.prompt_column}` among {sorted(row)}")
+        if row.get(self.prompt_column) is None:
+            raise RowProblem(f"nothing under `{self.prompt_column}`; the columns are {sorted(row)}")
         messages = parse_prompt(row[self.prompt_column])
         check_length(messages, self.max_prompt_chars)
         return messages

@@ -18,6 +18,12 @@ class RoundStream(IterableDataset[Batch]):
     def __init__(self, source: RoundDataModule, start: int = 0, stop: int | None = None, split: str = "train") -> None:
         self.source, self.start, self.stop, self.split = source, start, stop, split
 
+    def __len__(self) -> int:
+        """Batches up to ``stop``."""
+        if self.stop is None:
+            raise TypeError("The stream of training batches has no end.")
+        return self.stop - self.start
+
     def __iter__(self) -> Iterator[Batch]:
         """Make the batches one by one."""
         index = self.start

@@ -5,6 +5,7 @@ import sys
 import pytest
 import torch
 
+from lightning_dr.gap import score_gap
 from lightning_dr.roles import ReferenceRanking, Verifier
 from lightning_dr.rules import RuleVerifier
 from lightning_dr.toy import TOY_RULES, ToyQuality, ToyVerifier, ToyWorld
@@ -148,3 +149,14 @@ def test_world_needs_neither_lightning_nor_transformers():
         "found = {'lightning', 'transformers', 'peft'} & set(sys.modules); assert not found, found"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_true_preferences_as_a_rubric_give_a_gap():
+    world, rng = ToyWorld(), random.Random(0)
+    for topic in world.topics:
+        words = {word: worth for word, worth in world.worths[topic].items() if worth}
+        texts = [random_response(rng) for _ in range(30)]
+        questions = [f"Does the response {'mention' if worth > 0 else 'avoid'} {word}?" for word, worth in words.items()]
+        (verdicts,) = ToyVerifier().verify([world.prompt(topic)], [texts], [questions])
+        scores = verdicts @ torch.tensor([float(abs(worth)) for worth in words.values()])
+        assert score_gap(scores / scores.max(), ToyQuality().quality(world.prompt(topic), texts)) > 0.1

@@ -72,7 +72,8 @@ def resolve_dtype(dtype: DType) -> torch.dtype:
         return getattr(torch, dtype)
     if torch.cuda.is_available():
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    return torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
+    native = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return torch.bfloat16 if native else torch.float32
 
 
 def load_base(config: BackboneConfig) -> PreTrainedModel:

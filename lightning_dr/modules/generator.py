@@ -10,9 +10,9 @@ import torch
 from lightning.pytorch.cli import OptimizerCallable
 
 from ..objectives import ObjectiveConfig
-from ..prompts import load_template, render_conversation, render_responses
+from ..prompts import Template, load_template, render_conversation, render_responses
 from ..records import Completion, Prompt, Responses, RubricDraw, Rubrics
-from ..rubric import RubricParseError, parse_rubric
+from ..rubric import RubricParseError, normalise_question, parse_rubric
 from .role import RoleModule
 from .sampling import SamplingConfig
 
@@ -53,6 +53,7 @@ class GeneratorModule(RoleModule):
         if max_items < 1:
             raise ValueError(f"`max_items` must be at least 1, got {max_items}.")
         self.template = load_template(template)
+        self.example_questions = example_questions(self.template)
         self.max_items = max_items
         if duplicate_items not in ("reject", "mask"):
             raise ValueError(f"`duplicate_items` must be 'reject' or 'mask', got {duplicate_items!r}.")
@@ -76,7 +77,11 @@ class GeneratorModule(RoleModule):
         )
 
     def read(self, completion: Completion) -> RubricDraw:
-        """Parse one sampled text. What can't be read costs the generator; a text that was cut can't be read."""
+        """Parse one sampled text. What can't be read costs the generator.
+
+        Neither can a text that was cut, nor an item copied from the template's example: copying it is the cheapest way to
+        write something readable, and then the rubric has nothing to do with the prompt.
+        """
         if not completion.finished:
             return RubricDraw(completion=completion, error="cut at the length limit")
         duplicates: Literal["reject", "keep"] = "reject" if self.duplicate_items == "reject" else "keep"
@@ -84,15 +89,22 @@ class GeneratorModule(RoleModule):
             rubric = parse_rubric(self.template.prefill + completion.text, max_items=self.max_items, duplicates=duplicates)
         except RubricParseError as error:
             return RubricDraw(completion=completion, error=str(error))
-        if self.question_pattern is not None:
-            for question in rubric.questions:
-                if self.question_pattern.fullmatch(question) is None:
-                    return RubricDraw(completion=completion, error=f"a question of another kind: {question!r}")
+        for question in rubric.questions:
+            if normalise_question(question) in self.example_questions:
+                return RubricDraw(completion=completion, error=f"copied from the example in the template: {question!r}")
+            if self.question_pattern is not None and self.question_pattern.fullmatch(question) is None:
+                return RubricDraw(completion=completion, error=f"a question of another kind: {question!r}")
         return RubricDraw(completion=completion, rubric=rubric)
 
     def writer(self, adapter: str) -> AdapterWriter:
         """A rubric writer that uses another adapter: a stale or swapped evaluator."""
         return AdapterWriter(self, adapter)
+
+
+def example_questions(template: Template) -> set[str]:
+    """The questions, normalised, of the rubrics that the assistant writes in a template's examples."""
+    examples = [text for role, text in template.sections[:-1] if role == "assistant"]
+    return {normalise_question(question) for text in examples for question in parse_rubric(text).questions}
 
 
 class AdapterWriter:

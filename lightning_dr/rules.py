@@ -163,8 +163,8 @@ class RuleVerifier:
         rules: Question pattern -> check. By default :data:`DEFAULT_RULES`: words and phrases, counts, case, and simple formats.
     """
 
-    def __init__(self, rules: Mapping[str, Check] = DEFAULT_RULES) -> None:
-        self.rules = [(re.compile(pattern, re.IGNORECASE), check) for pattern, check in rules.items()]
+    def __init__(self, rules: Mapping[str, Check] | None = None) -> None:
+        self.rules = [(re.compile(pattern, re.IGNORECASE), check) for pattern, check in (DEFAULT_RULES if rules is None else rules).items()]
 
     def verify(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]], questions: Sequence[Sequence[str]]) -> list[Tensor]:
         """See :meth:`lightning_dr.roles.Verifier.verify`; the prompts do not matter."""

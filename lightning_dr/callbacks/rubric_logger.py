@@ -45,7 +45,9 @@ class RubricLogger(DRCallback):
                 for row in range(len(round.batch.prompts)):
                     file.write(json.dumps(prompt_entry(round, row), ensure_ascii=False) + "\n")
         if self.console_every_n_rounds and round.index % self.console_every_n_rounds == 0:
-            Console().print(rubric_table(prompt_entry(round, 0)))
+            console = Console()
+            console.print()  # leave the line of the progress bar
+            console.print(rubric_table(prompt_entry(round, 0)))
 
 
 def prompt_entry(round: Round, row: int) -> dict[str, Any]:

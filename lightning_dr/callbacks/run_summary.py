@@ -118,10 +118,11 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
 
 
 def interval(values: Mapping[str, float]) -> str:
-    """Accuracy with its interval, or a dash."""
+    """Accuracy with its interval (a single list has none), or a dash."""
     if "val/accuracy" not in values:
         return "–"
-    return f"{values['val/accuracy']:.3f} ({values.get('val/accuracy_low', math.nan):.3f} to {values.get('val/accuracy_high', math.nan):.3f})"
+    bounds = [values[key] for key in ("val/accuracy_low", "val/accuracy_high") if key in values]
+    return f"{values['val/accuracy']:.3f}" + (" ({:.3f} to {:.3f})".format(*bounds) if bounds else "")
 
 
 def summary_sentence(summary: Mapping[str, Any]) -> str:

@@ -14,7 +14,6 @@ from lightning.pytorch.cli import LightningCLI
 # bitsandbytes warns at import about an optional kernel for 4-bit inference on CPUs.
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
-from lightning_dr.callbacks import RunSummary  # noqa: E402
 from lightning_dr.modules import CoEvolutionModule  # noqa: E402
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -23,7 +22,7 @@ COMMANDS = ("fit", "validate")
 
 
 class DRCLI(LightningCLI):
-    """LightningCLI with validation before and after a fit, where the data holds prompts out."""
+    """LightningCLI that validates before a fit too, where the data holds prompts out."""
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
@@ -31,19 +30,10 @@ class DRCLI(LightningCLI):
         return {name: skipped for name, skipped in LightningCLI.subcommands().items() if name in COMMANDS}
 
     def fit(self, model: CoEvolutionModule, datamodule: LightningDataModule, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Fit, with a validation before (unless the run is resumed) and after it."""
-        held_out = getattr(datamodule, "num_held_out", 0) > 0 and self.trainer.limit_val_batches != 0
-        summaries = [callback for callback in getattr(self.trainer, "callbacks", ()) if isinstance(callback, RunSummary)]
-        if held_out and ckpt_path is None:
+        """Fit, with a validation before it unless the run is resumed; the fit itself validates at its end."""
+        if ckpt_path is None and getattr(datamodule, "num_held_out", 0) > 0 and self.trainer.limit_val_batches != 0:
             self.trainer.validate(model, datamodule=datamodule, verbose=False)
-        for summary in summaries:
-            summary.quiet = held_out
         self.trainer.fit(model, datamodule=datamodule, ckpt_path=ckpt_path, **kwargs)
-        if held_out and self.trainer.state.finished:
-            self.trainer.validate(model, datamodule=datamodule, verbose=False)
-            for summary in summaries:
-                summary.quiet = False
-                summary.report(self.trainer, model)
         print(f"Run folder: {self.trainer.log_dir}")
 
 

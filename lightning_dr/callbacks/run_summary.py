@@ -17,13 +17,13 @@ from .base import DRCallback
 
 SHOWN = {
     "gap/reference_quality": "true quality of the responses",
-    "gap/policy": "Δgap: score of the better response − the worse",
-    "gap/accuracy": "pairs of responses that the evaluator orders right",
-    "gap/anchor": "Δgap on the ranked anchor answers",
-    "generator/j_disc": "J_disc (discriminability, at most 0.25)",
-    "generator/j_anchor": "J_anchor (anchor agreement, at most 0)",
-    "policy/score": "score that the evaluator gives the policy",
-    "generator/unreadable": "share of unreadable rubrics",
+    "gap/policy": "Δgap on the responses",
+    "gap/accuracy": "responses: pairs ordered right",
+    "gap/anchor": "Δgap on the ranked answers",
+    "generator/j_disc": "J_disc (at most 0.25)",
+    "generator/j_anchor": "J_anchor (at most 0)",
+    "policy/score": "score of the policy",
+    "generator/unreadable": "unreadable rubrics",
     "seconds/round": "seconds per round",
 }
 """Metric -> its name in the table."""
@@ -40,8 +40,6 @@ class RunSummary(DRCallback):
         if not 0 < window <= 0.5:
             raise ValueError(f"`window` must be in (0, 0.5], got {window}.")
         self.window = window
-        self.quiet = False
-        """Write the file and print nothing, as when another report follows."""
         self._history: list[dict[str, float]] = []
         self.validation: dict[str, dict[str, float]] = {}
 
@@ -61,13 +59,13 @@ class RunSummary(DRCallback):
         self.report(trainer, pl_module)
 
     def report(self, trainer: Trainer, module: Any) -> dict[str, Any]:
-        """Write ``summary.json`` and print the table; validation after the run may call it again."""
+        """Write ``summary.json`` and print the table."""
         summary = self.summarise(module)
         if trainer.log_dir is not None:
             path = Path(trainer.log_dir) / "summary.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-        if self._history and not self.quiet:
+        if self._history:
             console = Console()
             console.print(summary_table(summary))
             console.print(summary_sentence(summary), highlight=False)
@@ -113,16 +111,16 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
             table.add_row(name, *("–" if value is None else f"{value:.3f}" for value in values))
     held_out = [summary["validation"].get(when, {}) for when in ("start", "end")]
     if any("val/accuracy" in values for values in held_out):
-        table.add_row("held-out pairs of ranked answers ordered right (95% interval)", *map(interval, held_out))
+        table.add_row("held-out lists: pairs ordered right", *map(interval, held_out))
     return table
 
 
 def interval(values: Mapping[str, float]) -> str:
-    """Accuracy with its interval (a single list has none), or a dash."""
+    """Accuracy with half its 95% interval (a single list has none), or a dash."""
     if "val/accuracy" not in values:
         return "–"
-    bounds = [values[key] for key in ("val/accuracy_low", "val/accuracy_high") if key in values]
-    return f"{values['val/accuracy']:.3f}" + (" ({:.3f} to {:.3f})".format(*bounds) if bounds else "")
+    half = f" ± {values['val/accuracy_high'] - values['val/accuracy']:.3f}" if "val/accuracy_high" in values else ""
+    return f"{values['val/accuracy']:.3f}{half}"
 
 
 def summary_sentence(summary: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ setup: .venv/installed  ## A virtual environment with the pinned install
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,gguf]'
 	touch $@
 
-demo: setup  ## Co-evolution on the embedded toy: about two minutes
+demo: setup  ## Co-evolution on the embedded toy: two to three minutes
 	$(BIN)/lightning-dr fit
 
 test: setup  ## All tests that this machine can run

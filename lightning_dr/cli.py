@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from lightning.pytorch.cli import LightningCLI
 
 # bitsandbytes warns at import about an optional kernel for 4-bit inference on CPUs.
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+# Models rest in evaluation mode here on purpose, and `len` of the validation stream is exact.
+warnings.filterwarnings("ignore", message=r".*(module\(s\) in eval mode|`IterableDataset` has `__len__` defined|LeafSpec)")
 
 from lightning_dr.modules import CoEvolutionModule  # noqa: E402
 

@@ -31,6 +31,11 @@ class CoEvolutionDataModule(RoundDataModule):
             part.setup(stage)
 
     @property
+    def is_set_up(self) -> bool:
+        """Whether the rows of both are known."""
+        return all(part.is_set_up for part in self.parts)
+
+    @property
     def num_held_out(self) -> int:
         """Prompts that validation sees."""
         return sum(part.num_val for part in self.parts)

@@ -103,7 +103,10 @@ def parse_answers(answers: Any) -> list[tuple[str, float]]:
         RowProblem: Naming the answer and the field that is wrong.
     """
     if isinstance(answers, Mapping):  # a list of structs, as older versions of `datasets` hand it out
-        answers = [dict(zip(answers, values, strict=True)) for values in zip(*answers.values(), strict=True)]
+        try:
+            answers = [dict(zip(answers, values, strict=True)) for values in zip(*answers.values(), strict=True)]
+        except (TypeError, ValueError) as error:
+            raise RowProblem("`answers` has columns that are not lists of the same length") from error
     if not isinstance(answers, Sequence) or isinstance(answers, str) or not answers:
         raise RowProblem("`answers` is not a list with entries")
     pairs = []

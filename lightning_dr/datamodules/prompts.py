@@ -57,8 +57,8 @@ class RowsDataModule(RoundDataModule):
         rows = load_rows(self.path, self.split, self.revision)
         if self.max_rows is not None and len(rows) > self.max_rows:
             rows = rows.select(range(self.max_rows)) if hasattr(rows, "select") else rows[: self.max_rows]
-        self.rows = rows
         self.hold_out(usable_rows(rows, self.path, self.parse, self.bad_rows))
+        self.rows = rows
 
     def parse(self, row: Any) -> Any:
         """What a row holds.
@@ -73,7 +73,7 @@ class RowsDataModule(RoundDataModule):
         """The prompt of a row."""
         if row.get(self.prompt_column) is None:
             raise RowProblem(f"nothing under `{self.prompt_column}`; the columns are {sorted(row)}")
-        messages = parse_prompt(row[self.prompt_column])
+        messages = parse_prompt(row[self.prompt_column], self.prompt_column)
         check_length(messages, self.max_prompt_chars)
         return messages
 

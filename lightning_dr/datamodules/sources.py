@@ -18,6 +18,7 @@ Rows = Sequence[Any]
 BadRows = Literal["error", "skip"]
 FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json"}
 TURN = re.compile(r"\n\n(Human|Assistant):[ \t]?")
+ROLES = ("system", "user", "assistant")
 SPEAKERS = {"Human": "user", "Assistant": "assistant"}
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,8 @@ def read_lines(path: str) -> list[Any]:
     rows: list[Any] = []
     with open(path, encoding="utf-8") as file:
         for line in file:
+            if not line.strip():
+                continue
             try:
                 rows.append(json.loads(line))
             except ValueError:
@@ -89,7 +92,9 @@ def usable_rows(rows: Rows, source: str, parse: Callable[[Any], object], bad_row
             left_out[str(reason)] += 1
         except RowProblem as problem:
             if bad_rows == "error":
-                raise BadRowError(f"{source}, row {number + 1}: {problem}. Mend the row, or set `bad_rows: skip` to leave such rows out.") from problem
+                raise BadRowError(
+                    f"{source}, row {number + 1}: {problem}. Mend the row, or set `bad_rows: skip` to leave such rows out."
+                ) from problem
             left_out[str(problem)] += 1
         else:
             good.append(number)
@@ -99,33 +104,35 @@ def usable_rows(rows: Rows, source: str, parse: Callable[[Any], object], bad_row
     return good
 
 
-def parse_prompt(value: Any) -> tuple[Message, ...]:
-    """A prompt cell as chat messages: plain text, Nectar's ``\\n\\nHuman: … \\n\\nAssistant: ``, or a list of messages.
+def parse_prompt(value: Any, column: str = "prompt") -> tuple[Message, ...]:
+    r"""A prompt cell as chat messages: plain text, Nectar's ``\n\nHuman: … \n\nAssistant: ``, or a list of messages.
 
     Raises:
-        RowProblem: If it is none of these, is empty, or does not end with the user.
+        RowProblem: If it is none of these, is empty, or does not end with the user; the message names ``column``.
     """
     if isinstance(value, str):
-        messages = parse_turns(value) if value.startswith("\n\nHuman:") else ({"role": "user", "content": value.strip()},)
+        messages = parse_turns(value, column) if value.startswith("\n\nHuman:") else ({"role": "user", "content": value.strip()},)
     elif isinstance(value, Sequence) and all(isinstance(turn, Mapping) and {"role", "content"} <= turn.keys() for turn in value):
         messages = tuple({"role": turn["role"], "content": turn["content"]} for turn in value)
     else:
-        raise RowProblem("`prompt` is neither text nor a list of messages with `role` and `content`")
+        raise RowProblem(f"`{column}` is neither text nor a list of messages with `role` and `content`")
+    if any(message["role"] not in ROLES for message in messages):
+        raise RowProblem(f"`{column}` has a role that is not one of {', '.join(ROLES)}")
     if not messages or messages[-1]["role"] != "user":
-        raise RowProblem("`prompt` does not end with a turn of the user")
+        raise RowProblem(f"`{column}` does not end with a turn of the user")
     if not all(isinstance(message["content"], str) and message["content"].strip() for message in messages):
-        raise RowProblem("`prompt` has an empty turn")
+        raise RowProblem(f"`{column}` has an empty turn")
     return messages
 
 
-def parse_turns(text: str) -> tuple[Message, ...]:
+def parse_turns(text: str, column: str = "prompt") -> tuple[Message, ...]:
     """Nectar's turns; the last, empty one of the assistant is where the answer goes."""
     parts = TURN.split(text)[1:]
     messages = [{"role": SPEAKERS[speaker], "content": body.strip()} for speaker, body in zip(parts[::2], parts[1::2], strict=True)]
     if messages and messages[-1] == {"role": "assistant", "content": ""}:
         messages.pop()
     if any(one["role"] == other["role"] for one, other in zip(messages, messages[1:], strict=False)):
-        raise RowProblem("`prompt` has two turns of the same speaker in a row")
+        raise RowProblem(f"`{column}` has two turns of the same speaker in a row")
     return tuple(messages)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -57,6 +57,7 @@ class RoundDataModule(LightningDataModule):
         """The next batch: those before it have been trained on."""
         self.train_rows: Sequence[Any] = ()
         self.val_rows: Sequence[Any] = ()
+        self._saved_identity: dict[str, Any] | None = None
 
     # -- for subclasses -------------------------------------------------------------------------------------------
 
@@ -107,7 +108,12 @@ class RoundDataModule(LightningDataModule):
         return self.make_batch(index, self.val_rows[index * self.batch_size : (index + 1) * self.batch_size])
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        """The batches from the position on."""
+        """The batches from the position on.
+
+        Raises:
+            ValueError: If the position was loaded from a checkpoint of other data.
+        """
+        self._check_identity()
         return self._loader(RoundStream(self, self.position))
 
     def val_dataloader(self) -> DataLoader[Batch] | list[Any]:
@@ -133,6 +139,11 @@ class RoundDataModule(LightningDataModule):
             self.position = batch.index + 1
         return batch
 
+    @property
+    def is_set_up(self) -> bool:
+        """Whether the rows are known."""
+        return len(self.train_rows) > 0
+
     def identity(self) -> dict[str, Any]:
         """What must be the same for a position to mean the same batch."""
         return {"seed": self.seed, "batch_size": self.batch_size, "num_val": self.num_val, "rows": len(self.train_rows)}
@@ -142,13 +153,33 @@ class RoundDataModule(LightningDataModule):
         return {"position": self.position, "identity": self.identity()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the position.
+        """Restore the position. Before ``setup``, the data are compared when the training loader is made.
 
         Raises:
             ValueError: If the data are other ones now; the message names what differs.
         """
-        own, saved = self.identity(), state_dict["identity"]
-        if own != saved:
-            different = [f"{key}: {saved.get(key)} then, {own.get(key)} now" for key in own if own.get(key) != saved.get(key)]
-            raise ValueError(f"The data must be those of the checkpoint, but they differ ({'; '.join(different)}). Resume with the same data config.")
+        self._saved_identity = state_dict["identity"]
+        if self.is_set_up:
+            self._check_identity()
         self.position = state_dict["position"]
+
+    def _check_identity(self) -> None:
+        if self._saved_identity is None:
+            return
+        different = differences(self._saved_identity, self.identity())
+        if different:
+            raise ValueError(
+                f"The data must be those of the checkpoint, but they differ ({'; '.join(different)}). Resume with the same data config."
+            )
+
+
+def differences(saved: Mapping[str, Any], own: Mapping[str, Any], where: str = "") -> list[str]:
+    """What two identities disagree in, nested ones entry by entry."""
+    found: list[str] = []
+    for key in sorted(saved.keys() | own.keys()):
+        then, now = saved.get(key), own.get(key)
+        if isinstance(then, Mapping) and isinstance(now, Mapping):
+            found += differences(then, now, f"{where}{key}.")
+        elif then != now:
+            found.append(f"{where}{key}: {then} then, {now} now")
+    return found

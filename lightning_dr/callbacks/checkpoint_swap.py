@@ -89,12 +89,8 @@ class CheckpointSwap(DRCallback):
 
     def _swap(self, module: Any) -> None:
         if self.role == "evaluator":
-            generator = module.generator
-            if ADAPTER not in generator.backbone.adapters:
-                generator.backbone.copy_adapter(generator.adapter, ADAPTER)
-            generator.backbone.load_adapter_state(ADAPTER, self._saved)
             self._writer_before = module.evaluator_writer
-            module.evaluator_writer = generator.writer(ADAPTER)
+            module.evaluator_writer = module.generator.held_writer(ADAPTER, self._saved)
             return
         role = module.roles[self.role]
         self._before = role.role_state()

@@ -55,12 +55,8 @@ class RunSummary(DRCallback):
         self.validation["end" if "start" in self.validation else "start"] = found
 
     def on_fit_end(self, trainer: Trainer, pl_module: Any) -> None:
-        """Write and print."""
-        self.report(trainer, pl_module)
-
-    def report(self, trainer: Trainer, module: Any) -> dict[str, Any]:
         """Write ``summary.json`` and print the table."""
-        summary = self.summarise(module)
+        summary = self.summarise(pl_module)
         if trainer.log_dir is not None:
             path = Path(trainer.log_dir) / "summary.json"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +65,6 @@ class RunSummary(DRCallback):
             console = Console()
             console.print(summary_table(summary))
             console.print(summary_sentence(summary), highlight=False)
-        return summary
 
     def summarise(self, module: Any) -> dict[str, Any]:
         """Means over the first and the last rounds of this run."""

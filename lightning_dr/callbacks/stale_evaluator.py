@@ -44,14 +44,7 @@ class StaleEvaluator(DRCallback):
         if self.lag is not None or (pl_module.round >= self.freeze_at and not self._held):
             self._held.append(pl_module.generator.role_state())
         if self._held:
-            self._install(pl_module)
-
-    def _install(self, module: Any) -> None:
-        generator = module.generator
-        if ADAPTER not in generator.backbone.adapters:
-            generator.backbone.copy_adapter(generator.adapter, ADAPTER)
-        generator.backbone.load_adapter_state(ADAPTER, self._held[0])
-        module.evaluator_writer = generator.writer(ADAPTER)
+            pl_module.evaluator_writer = pl_module.generator.held_writer(ADAPTER, self._held[0])
 
     def on_fit_end(self, trainer: Trainer, pl_module: Any) -> None:
         """The live generator is the evaluator again."""

@@ -9,89 +9,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from peft import LoraConfig, LoraModel, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
+from transformers import AutoTokenizer, PreTrainedModel
 
 from .. import branches
 from ..branches import Pack, Tree
-from .sampling import Sample, SamplingConfig, sample
 from ..records import Message
-
-DType = Literal["auto", "float32", "bfloat16", "float16"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackboneConfig:
-    """Which base model, and how it is held."""
-
-    name_or_path: str
-    """A model on the Hub, or a local folder; ``toy`` is the base that ships with the package."""
-    revision: str | None = None
-    """Commit or tag on the Hub."""
-    dtype: DType = "auto"
-    """Of the base; adapters are always float32. ``auto``: bfloat16 where the device computes it natively, else float32."""
-    quantization: dict[str, Any] | None = None
-    """Arguments of ``transformers.BitsAndBytesConfig``, such as ``{load_in_4bit: true, bnb_4bit_quant_type: nf4}``."""
-    attn_implementation: str = "sdpa"
-    """Must take a 4-D attention mask: ``sdpa`` or ``eager``."""
-    gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass. Sampling is not affected."""
-    max_tokens_per_pass: int = 8192
-    """Token budget of one pass, padding included. It changes memory and speed, never the gradient."""
-    max_cached_tokens: int = 65536
-    """Budget of the key-value cache while sampling."""
-    chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
-    """Handed to the chat template, such as ``{enable_thinking: false}`` for Qwen3."""
-    trust_remote_code: bool = False
-    """Run code that a Hub repository ships."""
-
-    def __post_init__(self) -> None:
-        for name in ("max_tokens_per_pass", "max_cached_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
-
-    @property
-    def location(self) -> str:
-        """``name_or_path`` with ``toy`` resolved."""
-        if self.name_or_path == "toy":
-            from ..toy import BASE
-
-            return str(BASE)
-        return self.name_or_path
-
-
-def resolve_dtype(dtype: DType) -> torch.dtype:
-    """The one place that decides the precision of the base."""
-    if dtype != "auto":
-        return getattr(torch, dtype)
-    if torch.cuda.is_available():
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    native = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return torch.bfloat16 if native else torch.float32
-
-
-def load_base(config: BackboneConfig) -> PreTrainedModel:
-    """Load the base in evaluation mode, quantised by transformers when the config asks for it."""
-    kwargs: dict[str, Any] = {}
-    if config.quantization is not None:
-        kwargs["quantization_config"] = BitsAndBytesConfig(**config.quantization)
-        if torch.cuda.is_available():
-            kwargs["device_map"] = {"": torch.cuda.current_device()}
-    model = AutoModelForCausalLM.from_pretrained(
-        config.location,
-        revision=config.revision,
-        dtype=resolve_dtype(config.dtype),
-        attn_implementation=config.attn_implementation,
-        trust_remote_code=config.trust_remote_code,
-        **kwargs,
-    )
-    return model.eval()
+from .loading import BackboneConfig, load_base
+from .sampling import Sample, SamplingConfig, sample
 
 
 class Backbone(nn.Module):
@@ -171,10 +101,14 @@ class Backbone(nn.Module):
         self.eval()
 
     def copy_adapter(self, source: str, name: str) -> None:
-        """Snapshot ``source`` under ``name``, a frozen adapter that is made on first use."""
+        """Snapshot ``source`` under ``name``; see :meth:`hold_adapter`."""
+        self.hold_adapter(name, source, self.adapter_state(source))
+
+    def hold_adapter(self, name: str, like: str, state: Mapping[str, Tensor]) -> None:
+        """Put saved tensors into the frozen adapter ``name``, made with the LoRA config of ``like`` on first use."""
         if name not in self._adapters:
-            self.add_adapter(name, self._lora[source], frozen=True)
-        self.load_adapter_state(name, self.adapter_state(source))
+            self.add_adapter(name, self._lora[like], frozen=True)
+        self.load_adapter_state(name, state)
 
     def adapter_parameters(self, name: str) -> dict[str, nn.Parameter]:
         """The parameters of one adapter by their full names."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections.abc import Mapping
 from typing import Any, cast
@@ -14,17 +13,17 @@ from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
 
 from ..callbacks.base import DRCallback, Role
-from ..diagnostics import anchor_scores, round_metrics
-from ..gap import pairwise_accuracy, score_gap
+from ..diagnostics import round_metrics
 from ..records import UNSET, Batch, Round
 from ..roles import RubricWriter, Verifier
-from ..rollout import Roles, RoundConfig, anchor_ranks, collect_round
+from ..rollout import Roles, RoundConfig, collect_round
 from .backbone import Backbone, BackboneConfig
 from .generator import GeneratorModule
-from .metrics import IntervalMetric
 from .policy import PolicyModule
+from .random_state import get_random_state, set_random_state
 from .role import RoleModule
 from .schedule import Phase, phase_at
+from .validation import VALIDATION_METRICS, IntervalMetric, validation_values
 
 CHECKPOINT_KEY = "co_evolution"
 
@@ -260,47 +259,3 @@ class CoEvolutionModule(LightningModule):
         self.round = state["round"]
         self.steps = dict(state["steps"])
         self._random_state = state["random_state"]
-
-
-VALIDATION_METRICS = ("accuracy", "length_accuracy", "gap_anchor", "j_disc", "j_anchor", "covered", "unreadable", "score")
-
-
-def validation_values(round_: Round) -> dict[str, Tensor]:
-    """One value per held-out prompt ``[B]``, for each of ``VALIDATION_METRICS``.
-
-    A list for which no rubric could be read has all its answers tied: it counts as accuracy 0.5 and gap 0 and is not ``covered``.
-    ``length_accuracy`` is what preferring the longer answer would get.
-    """
-    scores = anchor_scores(round_)
-    quality = -anchor_ranks(round_.batch, scores.shape[-1])
-    lengths = torch.full_like(scores, torch.nan)
-    for row, ranked in enumerate(round_.batch.anchors):
-        if ranked is not None:
-            lengths[row, : len(ranked.answers)] = torch.tensor([float(len(answer)) for answer in ranked.answers])
-    listed = ~torch.isnan(quality)
-    tied = torch.where(listed & torch.isnan(scores), 0.0, scores)
-    return {
-        "accuracy": pairwise_accuracy(tied, quality),
-        "length_accuracy": pairwise_accuracy(lengths, quality),
-        "gap_anchor": score_gap(tied, quality),
-        "j_disc": round_.live.disc_BG.nanmean(-1),
-        "j_anchor": round_.live.anchor_BG.nanmean(-1),
-        "covered": round_.live.readable_BG.any(-1).float(),
-        "unreadable": 1 - round_.live.readable_BG.float().mean(-1),
-        "score": round_.scores_BK.nanmean(-1),
-    }
-
-
-def get_random_state() -> dict[str, Any]:
-    """The random states that a round draws from."""
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return {"torch": torch.get_rng_state(), "cuda": cuda, "python": random.getstate()}
-
-
-def set_random_state(state: Mapping[str, Any]) -> None:
-    """Restore :func:`get_random_state`."""
-    torch.set_rng_state(state["torch"])
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
-    version, internal, gauss = state["python"]
-    random.setstate((version, tuple(internal), gauss))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from lightning.pytorch.cli import OptimizerCallable
+from torch import Tensor
 
 from ..objectives import ObjectiveConfig
 from ..prompts import Template, load_template, render_conversation, render_responses
@@ -97,8 +98,13 @@ class GeneratorModule(RoleModule):
         return RubricDraw(completion=completion, rubric=rubric)
 
     def writer(self, adapter: str) -> AdapterWriter:
-        """A rubric writer that uses another adapter: a stale or swapped evaluator."""
+        """A rubric writer that uses another adapter of the generator's backbone."""
         return AdapterWriter(self, adapter)
+
+    def held_writer(self, adapter: str, state: Mapping[str, Tensor]) -> AdapterWriter:
+        """A rubric writer with saved tensors in the frozen ``adapter``: a stale or swapped evaluator."""
+        self.backbone.hold_adapter(adapter, self.role, state)
+        return self.writer(adapter)
 
 
 def example_questions(template: Template) -> set[str]:

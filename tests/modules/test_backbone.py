@@ -5,7 +5,7 @@ from transformers import AutoModelForCausalLM
 
 from lightning_dr.branches import Tree
 from lightning_dr.modules import Backbone, BackboneConfig, SamplingConfig
-from lightning_dr.modules.backbone import resolve_dtype
+from lightning_dr.modules.loading import resolve_dtype
 
 MESSAGES = [{"role": "user", "content": "Write about ocean."}]
 

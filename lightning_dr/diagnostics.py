@@ -9,8 +9,9 @@ from torch import Tensor
 
 from lightning_dr.advantages import group_spread
 from lightning_dr.gap import pairwise_accuracy, saturation, score_gap
-from lightning_dr.records import Round
+from lightning_dr.records import Evaluation, Round
 from lightning_dr.rollout import anchor_ranks
+from lightning_dr.scoring import mean_scores
 
 
 def dead_share(rewards: Tensor, valid: Tensor) -> float:
@@ -18,9 +19,16 @@ def dead_share(rewards: Tensor, valid: Tensor) -> float:
     return 1.0 - group_spread(rewards, valid & ~torch.isnan(rewards)).float().mean().item()
 
 
-def anchor_scores(round_: Round) -> Tensor:
+def anchor_scores(draw: Evaluation) -> Tensor:
     """Score of each anchor answer, the mean over the readable rubrics ``[B, R]``; NaN where there is none."""
-    return round_.live.anchor_scores_BGR.nanmean(1)
+    return mean_scores(draw.anchor_scores_BGR)
+
+
+def alike(verdicts: Tensor, margin: float = 0.05) -> Tensor:
+    """Which items do not tell the responses apart: verdicts within ``margin`` of one another, ``[..., K, M]`` -> boolean ``[..., M]``."""
+    missing = torch.isnan(verdicts)
+    spread = torch.where(missing, -torch.inf, verdicts).amax(-2) - torch.where(missing, torch.inf, verdicts).amin(-2)
+    return (spread <= margin) & ~missing.all(-2)
 
 
 def policy_metrics(round_: Round) -> dict[str, float]:
@@ -44,8 +52,6 @@ def generator_metrics(round_: Round) -> dict[str, float]:
     draws = [draw for group in live.rubrics for draw in group]
     rubrics = [draw.rubric for draw in draws if draw.rubric is not None]
     items = sum(len(rubric.items) for rubric in rubrics)
-    counted = ~torch.isnan(live.verdicts_BGKM)
-    share = torch.where(counted, live.verdicts_BGKM, 0.0).sum(2) / counted.sum(2)
     return {
         "generator/j_disc": live.disc_BG.nanmean().item(),
         "generator/j_anchor": live.anchor_BG.nanmean().item(),
@@ -54,14 +60,14 @@ def generator_metrics(round_: Round) -> dict[str, float]:
         "generator/dead_groups": 1.0 - (round_.generator_advantages_BG != 0).any(-1).float().mean().item(),
         "generator/items": items / len(rubrics) if rubrics else math.nan,
         "generator/repeated_items": 1 - live.item_mask_BGM.sum().item() / items if items else math.nan,
-        "generator/dead_items": ((share == 0) | (share == 1))[live.item_mask_BGM].float().mean().item(),
+        "generator/dead_items": alike(live.verdicts_BGKM)[live.item_mask_BGM].float().mean().item(),
         "generator/tokens": sum(len(draw.completion.token_ids) for draw in draws) / len(draws),
     }
 
 
 def anchor_metrics(round_: Round) -> dict[str, float]:
     """How the live rubrics order the anchor lists: Δgap and pairwise accuracy against the anchors' ranks."""
-    scores = anchor_scores(round_)
+    scores = anchor_scores(round_.live)
     quality = -anchor_ranks(round_.batch, scores.shape[-1])
     return {
         "gap/anchor": score_gap(scores, quality).nanmean().item(),
@@ -70,12 +76,13 @@ def anchor_metrics(round_: Round) -> dict[str, float]:
 
 
 def round_metrics(round_: Round) -> dict[str, float]:
-    """All of the above, what the verifier did, and the seconds of each stage; a metric that does not exist is left out."""
+    """All of the above, whether the evaluator is another than the live generator, what the verifier did, and the seconds of each stage; a metric that does not exist is left out."""
     verdicts = round_.evaluator.verdicts_BGKM
     found = {
         **policy_metrics(round_),
         **generator_metrics(round_),
         **anchor_metrics(round_),
+        "evaluator/parted": float(round_.parted),
         "verifier/yes_rate": verdicts.nanmean().item(),
         "verifier/failures": round_.evaluator.verdict_failures,
         **{f"seconds/{stage}": seconds for stage, seconds in round_.seconds.items()},

@@ -11,37 +11,49 @@ from torch.nn.functional import logsigmoid
 from lightning_dr.scoring import check_weights, readable
 
 PairWeights = Literal["paper", "uniform"]
+Spread = Literal["bernoulli", "between"]
 
 
-def discriminability(verdicts: Tensor, weights: Tensor, item_mask: Tensor | None = None) -> Tensor:
+def discriminability(
+    verdicts: Tensor, weights: Tensor, item_mask: Tensor | None = None, spread: Spread = "bernoulli"
+) -> Tensor:
     r"""J_disc: the weighted Bernoulli variance of the verdicts over the response set (Eq. 14).
 
     .. math:: J_{disc} = \frac{\sum_m w_m p_m (1 - p_m)}{\sum_m w_m}, \qquad p_m = \operatorname{mean}_{y \in C} v_m(y)
 
-    It is blind to direction, truth and repetition: an item and its negation earn the same.
+    It is blind to direction, truth and repetition: an item and its negation earn the same. With verdicts that are P(yes), Eq. 14 is the
+    sum of two parts, the variance of the verdicts between the responses and the verifier's own doubt, the mean of v (1 − v): a verifier
+    that says 1/2 to everything would earn the most. ``spread="between"`` counts the first part alone; with yes/no verdicts both are equal.
 
     Args:
         verdicts: ``[..., K, M]``: 1 yes, 0 no, or P(yes); NaN where it could not be read.
         weights: ``[..., M]``, positive.
         item_mask: ``[..., M]``, False for padded items, or ``[..., K, M]``, False for single verdicts (padded responses).
+        spread: ``"bernoulli"``: Eq. 14. ``"between"``: without the verifier's doubt.
 
     Returns:
         ``[...]`` in [0, 0.25]; higher separates the set better. NaN where no verdict counts.
 
     Raises:
-        ValueError: If shapes do not fit, a counted weight is not positive, or a counted verdict is outside [0, 1].
+        ValueError: If shapes do not fit, a counted weight is not positive, a counted verdict is outside [0, 1], or ``spread`` is unknown.
 
     Example:
         >>> discriminability(torch.tensor([[1.0, 1.0], [0.0, 1.0]]), torch.tensor([3.0, 1.0]))  # p = 1/2, 1
         tensor(0.1875)
     """
+    if spread not in get_args(Spread):
+        raise ValueError(f"`spread` must be one of {get_args(Spread)}, got {spread!r}.")
     verdicts = verdicts if verdicts.is_floating_point() else verdicts.float()
     mask = readable(verdicts, item_mask)
     check_weights(verdicts, weights, mask)
-    share = torch.where(mask, verdicts, 0.0).sum(-2) / mask.sum(-2)
+    count = mask.sum(-2)
+    share = torch.where(mask, verdicts, 0.0).sum(-2) / count
+    variance = share * (1 - share)
+    if spread == "between":
+        variance = variance - torch.where(mask, verdicts * (1 - verdicts), 0.0).sum(-2) / count
     counted = mask.any(-2)
     weight = torch.where(counted, weights.to(verdicts.dtype), 0.0)
-    return (weight * torch.where(counted, share * (1 - share), 0.0)).sum(-1) / weight.sum(-1)
+    return (weight * torch.where(counted, variance, 0.0)).sum(-1) / weight.sum(-1)
 
 
 def anchor_agreement(scores: Tensor, ranks: Tensor, temperature: float = 1.0, pair_weights: PairWeights = "paper") -> Tensor:
@@ -51,16 +63,17 @@ def anchor_agreement(scores: Tensor, ranks: Tensor, temperature: float = 1.0, pa
 
     over the list sorted best first; i and j are 1-based positions in the sorted list (the order among equal ranks is
     the given one), and pairs of equal rank do not count. ``"paper"``: :math:`a_{ij} = 1 / ((j - i)\, 2^{i-1})`, a sum.
-    ``"uniform"``: the mean over the counted pairs.
+    ``"uniform"``: the mean over the pairs. A pair with a missing score counts as the weighted mean of the others, so that a rubric gains
+    nothing from answers that were not scored.
 
     Args:
-        scores: ``[..., R]``; NaN where an answer has no score, which leaves its pairs out.
+        scores: ``[..., R]``; NaN where an answer has no score.
         ranks: ``[..., R]``, 1 is best; NaN where an answer has no rank (or is padding), which leaves it out.
         temperature: τ > 0. The paper's form has none (1).
         pair_weights: ``"paper"`` or ``"uniform"``.
 
     Returns:
-        ``[...]``, at most 0, higher agrees better; NaN where no pair counts.
+        ``[...]``, at most 0, higher agrees better; NaN where no ranked pair has both scores.
 
     Raises:
         ValueError: If shapes differ, ``temperature`` is not positive, or ``pair_weights`` is unknown.
@@ -82,14 +95,12 @@ def anchor_agreement(scores: Tensor, ranks: Tensor, temperature: float = 1.0, pa
     scores, ranks = scores.gather(-1, order), ranks.gather(-1, order)
     first, second = torch.triu_indices(scores.shape[-1], scores.shape[-1], offset=1, device=scores.device)
     gap = scores[..., first] - scores[..., second]
-    counted = (ranks[..., first] < ranks[..., second]) & ~torch.isnan(gap)
+    ordered = ranks[..., first] < ranks[..., second]
+    counted = ordered & ~torch.isnan(gap)
     terms = torch.where(counted, logsigmoid(torch.where(counted, gap, 0.0) / temperature), 0.0)
-    pairs = counted.sum(-1)
-    if pair_weights == "paper":
-        total = (terms / ((second - first) * 2.0**first)).sum(-1)
-    else:
-        total = terms.sum(-1) / pairs
-    return torch.where(pairs > 0, total, torch.nan)
+    weights = 1 / ((second - first) * 2.0**first) if pair_weights == "paper" else torch.ones_like(first, dtype=scores.dtype)
+    mean = (weights * terms).sum(-1) / (weights * counted).sum(-1)
+    return mean * (weights * ordered).sum(-1) if pair_weights == "paper" else mean
 
 
 def format_reward(readable_rubric: Tensor) -> Tensor:

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from lightning_dr.advantages import Scale, group_advantages
 from lightning_dr.records import Batch, Evaluation, Round
-from lightning_dr.rewards import PairWeights, anchor_agreement, discriminability, format_reward, with_floor
+from lightning_dr.rewards import PairWeights, Spread, anchor_agreement, discriminability, format_reward, with_floor
 from lightning_dr.roles import Responder, RubricWriter, Verifier
 from lightning_dr.rubric import normalise_question
-from lightning_dr.scoring import weighted_scores
+from lightning_dr.scoring import mean_scores, set_scores
 
 Combine = Literal["advantages", "rewards"]
 Truncated = Literal["score", "mask", "floor"]
@@ -35,6 +35,9 @@ class RoundConfig:
     """G, the rubrics per prompt. Not given in the source."""
     disc_weight: float = 1.0
     """Weight of J_disc; 0 trains the generator on the anchors alone."""
+    disc_spread: Spread = "between"
+    """What J_disc counts of verdicts that are P(yes): ``"between"``: their variance over the responses; ``"bernoulli"``: Eq. 14, in which a
+    verifier's doubt counts too. With yes/no verdicts both are the same."""
     anchor_weight: float = 1.0
     """λ, the weight of J_anchor; 0 trains the generator on discriminability alone."""
     format_weight: float = 1.0
@@ -65,7 +68,7 @@ class RoundConfig:
             raise ValueError(f"`anchor_temperature` must be positive, got {self.anchor_temperature}.")
         if not 0 <= self.max_verdict_failures <= 1:
             raise ValueError(f"`max_verdict_failures` must be in [0, 1], got {self.max_verdict_failures}.")
-        choices = {"combine": Combine, "scale": Scale, "anchor_pair_weights": PairWeights, "truncated_responses": Truncated}
+        choices = {"combine": Combine, "scale": Scale, "disc_spread": Spread, "anchor_pair_weights": PairWeights, "truncated_responses": Truncated}
         for name, allowed in choices.items():
             if getattr(self, name) not in get_args(allowed):
                 raise ValueError(f"`{name}` must be one of {get_args(allowed)}, got {getattr(self, name)!r}.")
@@ -87,7 +90,14 @@ Hook = Callable[[str, Round], Round]
 """Called with the name of a stage and the round after it; returns the round to go on with."""
 
 
-def collect_round(batch: Batch, roles: Roles, config: RoundConfig, index: int = 0, hook: Hook = lambda _, round_: round_) -> Round:
+def collect_round(
+    batch: Batch,
+    roles: Roles,
+    config: RoundConfig,
+    index: int = 0,
+    hook: Hook = lambda _, round_: round_,
+    evaluator_anchors: bool = False,
+) -> Round:
     """Run one round up to the advantages.
 
     Args:
@@ -96,6 +106,8 @@ def collect_round(batch: Batch, roles: Roles, config: RoundConfig, index: int = 
         config: Sizes and rewards.
         index: Number of the round.
         hook: Called after each stage.
+        evaluator_anchors: Apply the evaluator's rubrics to the anchor lists too where they are not the live generator's; training
+            has no need of it.
 
     Returns:
         The record of the round, with the seconds that each stage took.
@@ -107,7 +119,7 @@ def collect_round(batch: Batch, roles: Roles, config: RoundConfig, index: int = 
     stages: list[tuple[str, Callable[[Round], Round]]] = [
         ("responses", lambda r: replace(r, responses=roles.responder.respond(batch.prompts, config.num_responses))),
         ("rubrics", lambda r: _write(r, roles, config)),
-        ("verdicts", lambda r: _verify(r, roles.verifier, config)),
+        ("verdicts", lambda r: _verify(r, roles.verifier, config, evaluator_anchors)),
         ("scores", _score),
         ("rewards", lambda r: _reward(r, config)),
         ("advantages", lambda r: _advantage(r, config)),
@@ -130,13 +142,13 @@ def _write(round_: Round, roles: Roles, config: RoundConfig) -> Round:
     return replace(round_, live=live, evaluator=Evaluation(rubrics=rubrics))
 
 
-def _verify(round_: Round, verifier: Verifier, config: RoundConfig) -> Round:
-    """Verdicts on C for both draws, and on the anchor lists for the live one."""
+def _verify(round_: Round, verifier: Verifier, config: RoundConfig, evaluator_anchors: bool) -> Round:
+    """Verdicts on C for both draws, and on the anchor lists for the live one (for both if asked)."""
     live = verify_rubrics(round_, round_.live, verifier, anchors=True)
     if not round_.parted:
         round_ = replace(round_, live=live, evaluator=live)
     else:
-        round_ = replace(round_, live=live, evaluator=verify_rubrics(round_, round_.evaluator, verifier, anchors=False))
+        round_ = replace(round_, live=live, evaluator=verify_rubrics(round_, round_.evaluator, verifier, evaluator_anchors))
     for name, draw in (("live", round_.live), ("evaluator", round_.evaluator)):
         if draw.verdict_failures > config.max_verdict_failures:
             raise VerifierFailureError(
@@ -201,36 +213,39 @@ def _score(round_: Round) -> Round:
     def scored(draw: Evaluation) -> Evaluation:
         return replace(
             draw,
-            scores_BGK=weighted_scores(draw.verdicts_BGKM, draw.weights_BGM, draw.item_mask_BGM),
-            anchor_scores_BGR=weighted_scores(draw.anchor_verdicts_BGRM, draw.weights_BGM, draw.item_mask_BGM),
+            scores_BGK=set_scores(draw.verdicts_BGKM, draw.weights_BGM, draw.item_mask_BGM),
+            anchor_scores_BGR=set_scores(draw.anchor_verdicts_BGRM, draw.weights_BGM, draw.item_mask_BGM),
         )
 
     live = scored(round_.live)
     evaluator = scored(round_.evaluator) if round_.parted else live
-    return replace(round_, live=live, evaluator=evaluator, scores_BK=evaluator.scores_BGK.nanmean(1))
+    return replace(round_, live=live, evaluator=evaluator, scores_BK=mean_scores(evaluator.scores_BGK))
 
 
 def anchor_ranks(batch: Batch, width: int) -> Tensor:
-    """Ranks of the anchor lists ``[B, R]``, NaN in padding and where a prompt has none."""
+    """Ranks of the anchor lists ``[B, R]``, NaN in padding and where a prompt has none; R is 0 where they were not scored."""
     ranks = torch.full((len(batch.anchors), width), torch.nan)
-    for row, ranked in enumerate(batch.anchors):
+    for row, ranked in enumerate(batch.anchors if width else ()):
         if ranked is not None:
             ranks[row, : len(ranked.ranks)] = torch.tensor(ranked.ranks)
     return ranks
 
 
 def _reward(round_: Round, config: RoundConfig) -> Round:
-    """The policy's rewards are the scores; the generator's are J_disc, J_anchor and format, kept apart."""
-    live = round_.live
-    ranks = anchor_ranks(round_.batch, live.anchor_scores_BGR.shape[-1]).unsqueeze(1).expand_as(live.anchor_scores_BGR)
-    live = replace(
-        live,
-        disc_BG=discriminability(live.verdicts_BGKM, live.weights_BGM, live.item_mask_BGM),
-        anchor_BG=anchor_agreement(live.anchor_scores_BGR, ranks, config.anchor_temperature, config.anchor_pair_weights),
-        format_BG=format_reward(live.readable_BG),
-    )
+    """The policy's rewards are the scores; a rubric's are J_disc, J_anchor and format, kept apart."""
+
+    def rewarded(draw: Evaluation) -> Evaluation:
+        ranks = anchor_ranks(round_.batch, draw.anchor_scores_BGR.shape[-1]).unsqueeze(1).expand_as(draw.anchor_scores_BGR)
+        return replace(
+            draw,
+            disc_BG=discriminability(draw.verdicts_BGKM, draw.weights_BGM, draw.item_mask_BGM, config.disc_spread),
+            anchor_BG=anchor_agreement(draw.anchor_scores_BGR, ranks, config.anchor_temperature, config.anchor_pair_weights),
+            format_BG=format_reward(draw.readable_BG),
+        )
+
+    live = rewarded(round_.live)
+    evaluator = rewarded(round_.evaluator) if round_.parted else live
     rewards, valid = _policy_rewards(round_, config.truncated_responses)
-    evaluator = round_.evaluator if round_.parted else live
     return replace(round_, live=live, evaluator=evaluator, policy_rewards_BK=rewards, policy_valid_BK=valid)
 
 
@@ -239,7 +254,8 @@ def _policy_rewards(round_: Round, truncated: Truncated) -> tuple[Tensor, Tensor
     scores = round_.scores_BK
     cut = torch.tensor([[not response.finished for response in group] for group in round_.responses])
     if truncated == "floor":
-        scores = torch.where(cut & ~torch.isnan(scores), with_floor(scores, ~cut), scores)
+        lowest = torch.where(torch.isnan(scores), torch.inf, scores).amin(-1, keepdim=True)
+        scores = torch.where(cut & ~torch.isnan(scores), lowest, scores)
     valid = ~torch.isnan(scores)
     return scores, valid & ~cut if truncated == "mask" else valid
 
@@ -259,6 +275,10 @@ def _advantage(round_: Round, config: RoundConfig) -> Round:
         parts = [weight * group_advantages(reward, valid & ~torch.isnan(reward), config.scale) for weight, reward in terms]
         advantages = torch.stack(parts).sum(0)
     else:
+        if config.anchor_weight > 0:
+            # So does one without the J_anchor that others of its group have: their sums can't be compared.
+            listed = (readable & ~torch.isnan(live.anchor_BG)).any(-1, keepdim=True)
+            valid &= ~(listed & torch.isnan(terms[1][1]))
         total = torch.stack([weight * torch.nan_to_num(reward) for weight, reward in terms]).sum(0)
         advantages = group_advantages(total, valid, config.scale)
     return replace(

@@ -74,3 +74,58 @@ def weighted_scores(verdicts: Tensor, weights: Tensor, item_mask: Tensor | None 
     check_weights(verdicts, weights, mask)
     weight = torch.where(mask, weights.unsqueeze(-2).to(verdicts.dtype), 0.0)
     return (weight * torch.where(mask, verdicts, 0.0)).sum(-1) / weight.sum(-1)
+
+
+def fill_missing(values: Tensor, dim: int) -> Tensor:
+    """Put the mean of the values that exist in the place of those that do not, so that nobody gains or loses by them.
+
+    Args:
+        values: Any shape; NaN where there is no value.
+        dim: The dimension to average over.
+
+    Returns:
+        The same shape; NaN only where all along ``dim`` are missing.
+
+    Example:
+        >>> fill_missing(torch.tensor([1.0, torch.nan, 0.0]), 0)
+        tensor([1.0000, 0.5000, 0.0000])
+    """
+    return torch.where(torch.isnan(values), values.nanmean(dim, keepdim=True), values)
+
+
+def set_scores(verdicts: Tensor, weights: Tensor, item_mask: Tensor | None = None) -> Tensor:
+    """:func:`weighted_scores` of a set whose scores are compared: all over the same items.
+
+    Were a missing verdict just left out, a response that was not asked a hard item would beat its equals. So it counts as the item's mean
+    over the set, where the response has another verdict that could be read.
+
+    Args:
+        verdicts: See :func:`weighted_scores`.
+        weights: See :func:`weighted_scores`.
+        item_mask: See :func:`weighted_scores`.
+
+    Returns:
+        Scores ``[..., K]``; NaN for a response with no verdict that counts.
+
+    Example:
+        >>> set_scores(torch.tensor([[1.0, 0.0], [1.0, torch.nan]]), torch.ones(2))
+        tensor([0.5000, 0.5000])
+    """
+    scores = weighted_scores(verdicts, weights, item_mask)
+    masked = torch.where(readable(verdicts, item_mask), verdicts, torch.nan)
+    filled = weighted_scores(fill_missing(masked, -2), weights, item_mask)
+    return torch.where(torch.isnan(scores), scores, filled)
+
+
+def mean_scores(scores: Tensor) -> Tensor:
+    """Mean over the rubrics, ``[..., G, K]`` -> ``[..., K]``, of responses that are compared.
+
+    Where a rubric has no score for a response, the rubric's mean over the set stands in: were it left out, a response that a strict
+    rubric did not score would beat its equals. NaN where no rubric scores the response.
+
+    Example:
+        >>> mean_scores(torch.tensor([[1.0, 1.0], [0.0, torch.nan]]))
+        tensor([0.5000, 0.5000])
+    """
+    missing = torch.isnan(scores).all(-2)
+    return torch.where(missing, torch.nan, fill_missing(scores, -1).nanmean(-2))

@@ -11,19 +11,22 @@ def log_sigmoid(x):
 
 
 def slow_anchor(scores, ranks, temperature, pair_weights):
-    """Eq. 16 with 1-based positions, in plain Python."""
+    """Eq. 16 with 1-based positions, in plain Python; a pair without both scores counts as the mean of the others."""
     order = sorted((r, n) for n, r in enumerate(ranks) if not math.isnan(r))
-    total, pairs = 0.0, 0
+    total, known, ranked = 0.0, 0.0, 0.0
     for i, (rank_i, n_i) in enumerate(order, start=1):
         for j, (rank_j, n_j) in enumerate(order, start=1):
+            if not (i < j and rank_i < rank_j):
+                continue
             gap = scores[n_i] - scores[n_j]
-            if i < j and rank_i < rank_j and not math.isnan(gap):
-                weight = 1 / ((j - i) * 2 ** (i - 1)) if pair_weights == "paper" else 1.0
+            weight = 1 / ((j - i) * 2 ** (i - 1)) if pair_weights == "paper" else 1.0
+            ranked += weight
+            if not math.isnan(gap):
                 total += weight * log_sigmoid(gap / temperature)
-                pairs += 1
-    if not pairs:
+                known += weight
+    if not known:
         return math.nan
-    return total if pair_weights == "paper" else total / pairs
+    return total / known * ranked if pair_weights == "paper" else total / known
 
 
 class TestDiscriminability:
@@ -44,6 +47,19 @@ class TestDiscriminability:
     def test_probabilities(self):
         # p = 0.6: 0.24
         assert discriminability(torch.tensor([[0.4], [0.8]]), torch.ones(1)).item() == pytest.approx(0.24)
+
+    def test_between_leaves_the_verifiers_doubt_out(self):
+        # verdicts 0.4 and 0.8: variance 0.04; doubt (0.24 + 0.16) / 2 = 0.2; together 0.24
+        verdicts = torch.tensor([[0.4], [0.8]])
+        assert discriminability(verdicts, torch.ones(1), spread="between").item() == pytest.approx(0.04)
+        # a verifier that is unsure of everything: the most by Eq. 14, though all responses are alike
+        unsure = torch.full((4, 1), 0.5)
+        assert discriminability(unsure, torch.ones(1)).item() == 0.25
+        assert discriminability(unsure, torch.ones(1), spread="between").item() == 0
+        hard = (torch.rand(6, 3) < 0.4).float()
+        assert discriminability(hard, torch.ones(3), spread="between") == discriminability(hard, torch.ones(3))
+        with pytest.raises(ValueError, match="`spread` must be one of"):
+            discriminability(hard, torch.ones(3), spread="all")
 
     def test_padded_responses_and_items_change_nothing(self):
         verdicts, weights = torch.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]), torch.tensor([2.0, 1.0])
@@ -99,6 +115,16 @@ class TestAnchorAgreement:
     def test_ties_of_rank_do_not_count(self):
         assert torch.isnan(anchor_agreement(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 2.0])))
         assert torch.isnan(anchor_agreement(torch.tensor([1.0]), torch.tensor([1.0])))
+
+    @pytest.mark.parametrize("pair_weights", ["paper", "uniform"])
+    def test_missing_scores_earn_nothing(self, pair_weights):
+        # all tied: the same value, whichever answers have no score (log 1/2 times the sum of the weights)
+        ranks = torch.arange(1.0, 8.0)
+        full = anchor_agreement(torch.zeros(7), ranks, pair_weights=pair_weights)
+        for missing in range(7):
+            scores = torch.zeros(7)
+            scores[missing] = torch.nan
+            torch.testing.assert_close(anchor_agreement(scores, ranks, pair_weights=pair_weights), full)
 
     def test_padding_changes_nothing(self):
         scores, ranks = torch.rand(4), torch.tensor([2.0, 1.0, 4.0, 3.0])

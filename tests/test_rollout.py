@@ -16,7 +16,17 @@ def has(question, text):
     return question[4] in text
 
 
-def run(rubrics=RUBRICS, texts=TEXTS, answer=has, answers=("a b", "a", "c"), ranks=(1.0, 2.0, 3.0), evaluator=None, hook=None, **config):
+def run(
+    rubrics=RUBRICS,
+    texts=TEXTS,
+    answer=has,
+    answers=("a b", "a", "c"),
+    ranks=(1.0, 2.0, 3.0),
+    evaluator=None,
+    hook=None,
+    evaluator_anchors=False,
+    **config,
+):
     verifier = ScriptedVerifier(answer)
     roles = Roles(
         responder=ScriptedResponder(texts),
@@ -26,7 +36,8 @@ def run(rubrics=RUBRICS, texts=TEXTS, answer=has, answers=("a b", "a", "c"), ran
     )
     sizes = {"num_responses": len(texts), "num_rubrics": len(rubrics)}
     batch = scripted_batch(1, answers, ranks)
-    round_ = collect_round(batch, roles, RoundConfig(**sizes | config), **({"hook": hook} if hook else {}))
+    more = {"hook": hook} if hook else {}
+    round_ = collect_round(batch, roles, RoundConfig(**sizes | config), evaluator_anchors=evaluator_anchors, **more)
     return round_, verifier
 
 
@@ -61,12 +72,53 @@ def test_an_unreadable_rubric_is_worse_than_the_worst_readable_one_even_without_
     assert advantages[0] == advantages[1]
 
 
-def test_an_unreadable_verdict_costs_nobody():
+def test_an_unreadable_verdict_costs_nobody_and_helps_nobody():
     round_, _ = run(answer=lambda q, t: None if (q, t) == ("Has b?", "a") else has(q, t))
-    # the response "a" is scored by the item that could be read
-    assert round_.live.scores_BGK[0, 0].tolist() == [1.0, 1.0, 0.25, 0.0]
+    # for the response "a" the item b counts as its mean over the others, 2/3: (3 + 2/3) / 4
+    assert round_.live.scores_BGK[0, 0].tolist() == pytest.approx([1.0, 11 / 12, 0.25, 0.0])
+    assert round_.live.scores_BGK[0, 1].tolist() == [1.0, 1.0, 0.0, 0.0]
     assert bool(round_.policy_valid_BK.all())
     assert 0 < round_.live.verdict_failures < 0.2
+
+
+def test_a_response_that_a_strict_rubric_did_not_score_does_not_beat_its_equals():
+    texts = ["a b", "a c", "a d", ""]
+    rubrics = ["[1] Has a?", "[1] Has b?"]
+    missing = lambda q, t: None if (q, t) == ("Has b?", "a d") else has(q, t)  # noqa: E731
+    round_, _ = run(rubrics=rubrics, texts=texts, answer=missing)
+    # "a d" gets the mean of the second rubric over the others, 1/3; left out, its score would be 1, as that of "a b"
+    assert round_.scores_BK[0].tolist() == pytest.approx([1.0, 0.5, (1 + 1 / 3) / 2, 0.0])
+
+
+def test_an_anchor_answer_without_verdicts_earns_the_rubric_nothing():
+    # all other scores are equal, so J_anchor is that of seven equal scores, however many answers were read
+    answers = [f"z{n}" for n in range(7)]
+    silent = lambda q, t: None if (q, t) == ("Has a?", "z3") else has(q, t)  # noqa: E731
+    round_, _ = run(answer=silent, answers=answers, ranks=range(1, 8))
+    assert round_.live.anchor_BG[0, 0].item() == pytest.approx(-3.0961, abs=1e-4)
+    assert round_.live.anchor_BG[0, 1].item() == pytest.approx(-3.0961, abs=1e-4)
+
+
+def test_sums_of_rewards_leave_out_a_rubric_without_the_anchor_reward_that_others_have():
+    # the second rubric is not read for the ranked answers; counted as 0, its J_anchor would be the best of all
+    silent = lambda q, t: None if q == "Has b?" and t.startswith("!") else has(q, t)  # noqa: E731
+    round_, _ = run(
+        rubrics=["[1] Has a?", "[1] Has b?", "[1] Has z?"], answer=silent, answers=("!a", "!b", "!"), combine="rewards"
+    )
+    assert torch.isnan(round_.live.anchor_BG[0, 1])
+    assert round_.generator_valid_BG[0].tolist() == [True, False, True]
+    assert round_.generator_advantages_BG[0].tolist() == [1.0, 0.0, -1.0]
+    no_lists, _ = run(rubrics=["[1] Has a?", "[1] Has b?", "[1] Has z?"], answers=None, combine="rewards")
+    assert bool(no_lists.generator_valid_BG.all())
+
+
+def test_a_verifier_that_is_unsure_of_everything_earns_no_discriminability():
+    unsure = lambda q, t: 0.5 if q == "Has a?" else float(has(q, t))  # noqa: E731
+    round_, _ = run(rubrics=["[1] Has a?", "[1] Has b?"], answer=unsure)
+    assert round_.live.disc_BG[0].tolist() == [0.0, 0.25]
+    assert round_metrics(round_)["generator/dead_items"] == 0.5
+    literal, _ = run(rubrics=["[1] Has a?", "[1] Has b?"], answer=unsure, disc_spread="bernoulli")
+    assert literal.live.disc_BG[0].tolist() == [0.25, 0.25]
 
 
 def test_a_rubric_without_a_single_verdict_leaves_the_update():
@@ -119,6 +171,18 @@ def test_parted_draws():
     assert round_.live.anchor_scores_BGR[0, 0].tolist() == [1.0, 1.0, 0.0]
 
 
+def test_parted_draws_on_the_anchor_lists():
+    parts = {"rubrics": ["[1] Has b?", "[1] Has b?"], "evaluator": ["[1] Has a?", "[1] Has a?"]}
+    round_, _ = run(**parts)
+    assert round_.evaluator.anchor_scores_BGR.shape == (1, 2, 0)
+    assert torch.isnan(round_.evaluator.anchor_BG).all()
+    assert round_.evaluator.disc_BG[0].tolist() == [0.25, 0.25]
+    both, _ = run(**parts, evaluator_anchors=True)
+    assert both.live.anchor_scores_BGR[0, 0].tolist() == [1.0, 0.0, 0.0]
+    assert both.evaluator.anchor_scores_BGR[0, 0].tolist() == [1.0, 1.0, 0.0]
+    assert round_metrics(both)["evaluator/parted"] == 1.0
+
+
 def test_a_prompt_without_a_list_earns_no_anchor_reward():
     round_, _ = run(rubrics=["[1] Has a?", "[1] Has z?"], answers=None)
     assert torch.isnan(round_.live.anchor_BG).all()
@@ -132,6 +196,12 @@ def test_cut_responses(rule, valid, reward):
     assert round_.policy_valid_BK[0, 1] == valid
     assert round_.policy_rewards_BK[0, 1] == reward
     assert (round_.policy_advantages_BK[0, 1] == 0) == (not valid)
+
+
+def test_the_floor_never_raises_a_cut_response():
+    round_, _ = run(texts=["a b", "a", "b", "…"], truncated_responses="floor")
+    assert round_.policy_rewards_BK[0].tolist() == round_.scores_BK[0].tolist()
+    assert round_.policy_rewards_BK[0, 3] == 0.0
 
 
 def test_parts_of_the_reward():

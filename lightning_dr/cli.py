@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from lightning.pytorch import LightningDataModule
+import yaml
+from lightning.pytorch import LightningDataModule, Trainer
 from lightning.pytorch.cli import LightningCLI
 
 # bitsandbytes warns at import about an optional kernel for 4-bit inference on CPUs.
@@ -36,29 +40,63 @@ class DRCLI(LightningCLI):
         """Fit, with a validation before it unless the run is resumed; the fit itself validates at its end."""
         if ckpt_path is None and getattr(datamodule, "num_held_out", 0) > 0 and self.trainer.limit_val_batches != 0:
             self.trainer.validate(model, datamodule=datamodule, verbose=False)
-        self.trainer.fit(model, datamodule=datamodule, ckpt_path=ckpt_path, **kwargs)
+        with finish_round_on_interrupt(self.trainer):
+            self.trainer.fit(model, datamodule=datamodule, ckpt_path=ckpt_path, **kwargs)
         print(f"Run folder: {self.trainer.log_dir}")
 
 
+@contextmanager
+def finish_round_on_interrupt(trainer: Trainer) -> Iterator[None]:
+    """The first Ctrl-C ends the run after its round, so that the round is saved; the second one ends it at once."""
+    before = signal.getsignal(signal.SIGINT)
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, before)
+        trainer.should_stop = True
+        print("\nStopping after this round. Press Ctrl-C again to stop at once; what was not saved is then lost.", flush=True)
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def with_default_config(args: Sequence[str]) -> list[str]:
-    """Arguments with the packaged toy config where none is named, and packaged configs found by their file name.
+    """Arguments with the config files in front, so that options win over them wherever they stand.
+
+    Files are found in the package by their name too. The toy's config goes under the others where none of them names a backbone.
 
     Example:
-        >>> with_default_config(["fit", "--trainer.max_epochs=2"])[1].startswith("--config=")
-        True
+        >>> found = with_default_config(["fit", "--trainer.max_epochs=2", "--config", "mine.yaml"])
+        >>> found[2:], found[1].endswith("toy.yaml")
+        (['--config=mine.yaml', '--trainer.max_epochs=2'], True)
     """
     args = list(args)
     if not args or args[0] not in COMMANDS or {"-h", "--help"} & set(args):
         return args
-    found = False
-    for position, arg in enumerate(args):
-        if arg in ("--config", "-c") and position + 1 < len(args):
-            args[position + 1] = resolve_config(args[position + 1])
-            found = True
+    configs, rest = [], []
+    given = iter(args[1:])
+    for arg in given:
+        if arg in ("--config", "-c"):
+            configs.append(resolve_config(next(given, "")))
         elif arg.startswith("--config="):
-            args[position] = f"--config={resolve_config(arg.removeprefix('--config='))}"
-            found = True
-    return args if found else [args[0], f"--config={CONFIGS / DEFAULT}", *args[1:]]
+            configs.append(resolve_config(arg.removeprefix("--config=")))
+        else:
+            rest.append(arg)
+    if not any(map(names_backbone, configs)):
+        configs.insert(0, str(CONFIGS / DEFAULT))
+    return [args[0], *(f"--config={config}" for config in configs), *rest]
+
+
+def names_backbone(config: str) -> bool:
+    """Whether a config file, if it can be read, says which model to train."""
+    try:
+        content = yaml.safe_load(Path(config).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return False  # the parser of the command line says what is wrong with it
+    model = content.get("model") if isinstance(content, dict) else None
+    return isinstance(model, dict) and "backbone" in model
 
 
 def resolve_config(name: str) -> str:

@@ -76,7 +76,10 @@ def anchor_metrics(round_: Round) -> dict[str, float]:
 
 
 def round_metrics(round_: Round) -> dict[str, float]:
-    """All of the above, whether the evaluator is another than the live generator, what the verifier did, and the seconds of each stage; a metric that does not exist is left out."""
+    """All of the above, whether evaluator and live generator are parted, what the verifier did, and the seconds of each stage.
+
+    A metric that does not exist is left out.
+    """
     verdicts = round_.evaluator.verdicts_BGKM
     found = {
         **policy_metrics(round_),

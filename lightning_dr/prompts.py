@@ -8,9 +8,11 @@ such as those of a JSON example, are text. A last section of the assistant is a 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from lightning_dr.records import Message
@@ -18,7 +20,11 @@ from lightning_dr.records import Message
 FOLDER = Path(__file__).parent / "templates"
 PLACEHOLDERS = ("prompt", "responses", "response", "question", "max_items")
 PLACEHOLDER = re.compile("{(" + "|".join(PLACEHOLDERS) + ")}")
+BRACED = re.compile(r"{(\w+)}")
 SECTION = re.compile(r"^--- (system|user|assistant) ---[ \t]*(?:\n|\Z)", re.MULTILINE)
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +39,16 @@ class Template:
         """Read a template.
 
         Raises:
-            ValueError: If there is no section, text before the first one, or the last section is the system's.
+            ValueError: If there is no section, text before the first one, the last section is the system's, or a word in braces looks
+                like a misspelt placeholder.
         """
         before, *parts = SECTION.split(text)
         if before.strip() or not parts:
             raise ValueError(f"Template {name!r} must start with a line such as `--- user ---`, got {text[:40]!r}.")
+        for word in BRACED.findall(text):
+            near = get_close_matches(word.lower(), PLACEHOLDERS, n=1, cutoff=0.8)
+            if near and word not in PLACEHOLDERS:
+                raise ValueError(f"Template {name!r} must not have {{{word}}}, which looks like a misspelt {{{near[0]}}}.")
         sections = tuple((role, body.strip("\n")) for role, body in zip(parts[::2], parts[1::2], strict=True))
         if sections[-1][0] == "system":
             raise ValueError(f"Template {name!r} must end with a user or assistant section, got a system section.")
@@ -71,18 +82,31 @@ class Template:
         return [{"role": role, "content": PLACEHOLDER.sub(lambda found: values[found[1]], text)} for role, text in self.sections]
 
 
-def load_template(name_or_path: str) -> Template:
+def load_template(name_or_path: str, needed: Sequence[str] = (), usual: Sequence[str] = ()) -> Template:
     """A bundled template by name (``generator``, ``verifier``), or a user's file by path.
+
+    Args:
+        name_or_path: Which one.
+        needed: Placeholders without which it can't do its work.
+        usual: Placeholders whose absence is worth a warning.
 
     Raises:
         FileNotFoundError: If there is neither.
+        ValueError: If the template can't be read, or lacks a needed placeholder.
     """
     bundled = FOLDER / f"{name_or_path}.txt"
     path = bundled if bundled.is_file() else Path(name_or_path)
     if not path.is_file():
         names = sorted(file.stem for file in FOLDER.glob("*.txt"))
         raise FileNotFoundError(f"`template` must be one of {names} or the path of a file, got {name_or_path!r}.")
-    return Template.from_file(path)
+    template = Template.from_file(path)
+    for placeholder in needed:
+        if placeholder not in template.placeholders:
+            raise ValueError(f"Template {template.name!r} must use {{{placeholder}}}, got {sorted(template.placeholders)} only.")
+    for placeholder in usual:
+        if placeholder not in template.placeholders:
+            log.warning("Template %r does not use {%s}: the role does not see it.", template.name, placeholder)
+    return template
 
 
 def render_conversation(messages: Sequence[Message]) -> str:

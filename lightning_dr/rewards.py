@@ -14,9 +14,7 @@ PairWeights = Literal["paper", "uniform"]
 Spread = Literal["bernoulli", "between"]
 
 
-def discriminability(
-    verdicts: Tensor, weights: Tensor, item_mask: Tensor | None = None, spread: Spread = "bernoulli"
-) -> Tensor:
+def discriminability(verdicts: Tensor, weights: Tensor, item_mask: Tensor | None = None, spread: Spread = "bernoulli") -> Tensor:
     r"""J_disc: the weighted Bernoulli variance of the verdicts over the response set (Eq. 14).
 
     .. math:: J_{disc} = \frac{\sum_m w_m p_m (1 - p_m)}{\sum_m w_m}, \qquad p_m = \operatorname{mean}_{y \in C} v_m(y)

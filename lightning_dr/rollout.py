@@ -68,7 +68,13 @@ class RoundConfig:
             raise ValueError(f"`anchor_temperature` must be positive, got {self.anchor_temperature}.")
         if not 0 <= self.max_verdict_failures <= 1:
             raise ValueError(f"`max_verdict_failures` must be in [0, 1], got {self.max_verdict_failures}.")
-        choices = {"combine": Combine, "scale": Scale, "disc_spread": Spread, "anchor_pair_weights": PairWeights, "truncated_responses": Truncated}
+        choices = {
+            "combine": Combine,
+            "scale": Scale,
+            "disc_spread": Spread,
+            "anchor_pair_weights": PairWeights,
+            "truncated_responses": Truncated,
+        }
         for name, allowed in choices.items():
             if getattr(self, name) not in get_args(allowed):
                 raise ValueError(f"`{name}` must be one of {get_args(allowed)}, got {getattr(self, name)!r}.")

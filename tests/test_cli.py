@@ -1,8 +1,10 @@
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -72,3 +74,34 @@ def test_validate(finished, tmp_path):
     result = run(["validate", f"--config={folder / 'config.yaml'}", f"--ckpt_path={checkpoint}"], tmp_path)
     assert result.returncode == 0, result.stderr[-2000:]
     assert "val/accuracy" in result.stdout
+
+
+def test_one_round_to_try_a_config(tmp_path):
+    result = run(["fit", "--trainer.fast_dev_run", "true", *FAST], tmp_path)
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert not list(tmp_path.rglob("trainer.ckpt"))
+
+
+def test_ctrl_c_ends_the_run_after_its_round_and_nothing_is_lost(tmp_path):
+    args = ["fit", "--model.schedule=[{rounds: 10000}]", "--data.num_val=0", *FAST[2:]]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lightning_dr", *args],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    folder = tmp_path / "runs" / "toy" / "version_0"
+    deadline = time.monotonic() + 120
+    while not (folder / "rubrics.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=120)
+    assert process.returncode == 0, error[-2000:]
+    assert "Stopping after this round" in out
+    rounds = json.loads((folder / "summary.json").read_text())["rounds"]
+    assert 0 < rounds < 10000
+    assert (folder / "checkpoints" / f"round-{rounds:05d}" / "trainer.ckpt").is_file()
+    with (folder / "metrics.csv").open() as file:
+        assert sum(bool(row["policy/score"]) for row in csv.DictReader(file)) == rounds

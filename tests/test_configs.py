@@ -35,7 +35,7 @@ def test_builds(name):
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_ablation_goes_on_top_of_the_toy(name, monkeypatch):
-    monkeypatch.setattr("lightning_dr.callbacks.checkpoint_swap.read_adapter", lambda path: {})
+    monkeypatch.setattr("lightning_dr.callbacks.checkpoint_swap.read_adapter", lambda path, role: {})
     cli = build(f"--config={CONFIGS / 'toy.yaml'}", f"--config={CONFIGS / 'ablations' / name}.yaml")
     plain = build(f"--config={CONFIGS / 'toy.yaml'}")
     kinds = [type(callback).__name__ for callback in cli.trainer.callbacks]
@@ -88,8 +88,26 @@ def test_a_bad_value_on_the_command_line_stops_before_training():
 def test_the_toy_is_the_default_and_packaged_configs_have_short_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert with_default_config(["fit"]) == ["fit", f"--config={CONFIGS / 'toy.yaml'}"]
-    assert with_default_config(["fit", "--config", "configs/smollm2.yaml"])[2] == str(CONFIGS / "smollm2.yaml")
+    assert with_default_config(["fit", "--config", "configs/smollm2.yaml"]) == ["fit", f"--config={CONFIGS / 'smollm2.yaml'}"]
     assert resolve_config("toy.yaml") == str(CONFIGS / "toy.yaml")
     Path("toy.yaml").write_text("")
     assert resolve_config("toy.yaml") == "toy.yaml"
     assert with_default_config(["fit", "--help"]) == ["fit", "--help"]
+
+
+def test_options_win_over_files_wherever_they_stand():
+    toy = str(CONFIGS / "toy.yaml")
+    assert with_default_config(["fit", "--model.policy.lora.r=3", "--config", toy]) == ["fit", f"--config={toy}", "--model.policy.lora.r=3"]
+
+
+def test_an_ablation_alone_goes_on_top_of_the_toy(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ablation = "configs/ablations/anchor_only.yaml"
+    assert with_default_config(["fit", "--config", ablation]) == [
+        "fit",
+        f"--config={CONFIGS / 'toy.yaml'}",
+        f"--config={CONFIGS / 'ablations' / 'anchor_only.yaml'}",
+    ]
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("model: [")
+    assert with_default_config(["fit", "--config", str(broken)])[2] == f"--config={broken}"

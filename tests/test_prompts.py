@@ -37,6 +37,21 @@ def test_bad_template(text, message):
         Template.parse(text, "t")
 
 
+@pytest.mark.parametrize("word", ["promt", "Prompt", "respons", "questions", "max_item"])
+def test_a_misspelt_placeholder_is_named(word):
+    with pytest.raises(ValueError, match=rf"Template 't' must not have {{{word}}}, which looks like a misspelt"):
+        Template.parse(f"--- user ---\n{{{word}}} {{score}} {{x}}", "t")
+
+
+def test_a_template_must_have_what_its_role_can_not_do_without(tmp_path, caplog):
+    file = tmp_path / "mine.txt"
+    file.write_text("--- user ---\n{prompt}")
+    with pytest.raises(ValueError, match=r"mine\.txt' must use {question}, got \['prompt'\] only"):
+        load_template(str(file), needed=["question"])
+    load_template(str(file), needed=["prompt"], usual=["responses"])
+    assert "does not use {responses}" in caplog.text
+
+
 def test_missing_value_names_the_template_and_the_placeholder():
     with pytest.raises(ValueError, match=r"Template 't' must not use \['question'\]"):
         Template.parse("--- user ---\n{question}", "t").render(prompt="P")

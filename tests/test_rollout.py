@@ -102,9 +102,7 @@ def test_an_anchor_answer_without_verdicts_earns_the_rubric_nothing():
 def test_sums_of_rewards_leave_out_a_rubric_without_the_anchor_reward_that_others_have():
     # the second rubric is not read for the ranked answers; counted as 0, its J_anchor would be the best of all
     silent = lambda q, t: None if q == "Has b?" and t.startswith("!") else has(q, t)  # noqa: E731
-    round_, _ = run(
-        rubrics=["[1] Has a?", "[1] Has b?", "[1] Has z?"], answer=silent, answers=("!a", "!b", "!"), combine="rewards"
-    )
+    round_, _ = run(rubrics=["[1] Has a?", "[1] Has b?", "[1] Has z?"], answer=silent, answers=("!a", "!b", "!"), combine="rewards")
     assert torch.isnan(round_.live.anchor_BG[0, 1])
     assert round_.generator_valid_BG[0].tolist() == [True, False, True]
     assert round_.generator_advantages_BG[0].tolist() == [1.0, 0.0, -1.0]

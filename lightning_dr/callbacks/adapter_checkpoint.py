@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import Checkpoint
 
 
 class AdapterCheckpoint(Checkpoint):
-    """Every some rounds, and at the end, write ``checkpoints/round-00010/`` in the run folder.
+    """Every some rounds, and after the last one before the run stops for whatever reason that it can foresee, write ``checkpoints/round-00010/`` in the run folder.
 
     It holds ``policy/`` and ``generator/`` in PEFT's format, and ``trainer.ckpt`` with both optimizers, random states, data position and
     callback states: ``--ckpt_path <run>/checkpoints/round-00010/trainer.ckpt`` goes on as if the run had never stopped. The number is that
@@ -32,8 +32,10 @@ class AdapterCheckpoint(Checkpoint):
         self._written: list[Path] = []
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Save when the number of rounds done is due."""
-        if pl_module.round % self.every_n_rounds == 0 or pl_module.round == pl_module.num_rounds:
+        """Save when the number of rounds done is due, and when the run ends here: rounds done, told to stop, or out of batches."""
+        due = pl_module.round % self.every_n_rounds == 0
+        ends = trainer.should_stop or trainer.received_sigterm or batch_idx + 1 >= trainer.num_training_batches
+        if (due or ends) and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             self.save(trainer, pl_module)
 
     def save(self, trainer: Trainer, module: Any) -> Path:

@@ -14,6 +14,24 @@ if TYPE_CHECKING:
 Role = Literal["policy", "generator"]
 
 
+def check_round_ahead(name: str, value: int, module: CoEvolutionModule) -> None:
+    """Refuse a round at which a callback should act but can't.
+
+    Raises:
+        ValueError: If the schedule ends before it, or the run goes on from a checkpoint behind it; the message names the option.
+    """
+    if value >= module.num_rounds:
+        raise ValueError(
+            f"`{name}` must be less than the {module.num_rounds} rounds of `model.schedule`, got {value}: it would never act. "
+            "Lower it, or lengthen the schedule."
+        )
+    if value < module.round:
+        raise ValueError(
+            f"`{name}` must be at least {module.round}, the round from which this run goes on, got {value}. "
+            "Raise it, or go on from an earlier checkpoint."
+        )
+
+
 class DRCallback(Callback):
     """A Lightning callback that also sees the stages of a round.
 

@@ -8,9 +8,7 @@ from lightning import Trainer
 from torch import Tensor
 
 from ..modules.role import read_adapter
-from .base import DRCallback
-
-ADAPTER = "swapped_evaluator"
+from .base import DRCallback, check_round_ahead
 
 
 class CheckpointSwap(DRCallback):
@@ -22,7 +20,7 @@ class CheckpointSwap(DRCallback):
     Args:
         role: Whose place it takes.
         path: Folder of the saved adapter, such as ``<run>/checkpoints/round-00010/generator``.
-        at_round: Swap at the start of this round, for good (an evaluator: until the end of the run).
+        at_round: Swap at the start of this round, for good. Of several evaluators the one with the latest round that has come scores the policy.
         validation: Swap for each validation only, and back after it.
     """
 
@@ -37,7 +35,7 @@ class CheckpointSwap(DRCallback):
         self.path = path
         self.at_round = at_round
         self.validation = validation
-        self._saved = read_adapter(path)
+        self._saved = read_adapter(path, "policy" if role == "policy" else "generator")
         self._before: dict[str, Tensor] | None = None
         self._writer_before: Any = None
         self._swapped = False
@@ -53,44 +51,63 @@ class CheckpointSwap(DRCallback):
         if owner.lora is None:
             raise ValueError(f"`CheckpointSwap` must have a {owner.role} with a LoRA adapter. Set `model.{owner.role}.lora`.")
 
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Refuse a round that never comes. An evaluator may be swapped in by a run that goes on from a later round."""
+        if self.at_round is not None and not self._swapped:
+            check_round_ahead("at_round", max(self.at_round, pl_module.round if self.role == "evaluator" else 0), pl_module)
+
     def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Swap at the start of the round; an evaluator is put back in place in a resumed run."""
         if self.at_round is None or pl_module.round < self.at_round:
             return
         if self.role == "evaluator":
-            if not self._swapped_in(pl_module):
-                self._swap(pl_module)
-        elif pl_module.round == self.at_round and not self._swapped:
+            self._install(trainer, pl_module, pl_module.round)
+        elif not self._swapped:
             self._swap(pl_module)
             self._swapped = True
 
     def on_validation_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Swap for validation."""
+        """Swap for validation; a checkpoint is validated with the evaluator that its last round had."""
         if self.validation:
             self._swap(pl_module)
+        elif self.role == "evaluator":
+            self._install(trainer, pl_module, pl_module.round - 1)
 
     def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Swap back after validation."""
         if self.validation:
             self._restore(pl_module)
 
-    def on_fit_end(self, trainer: Trainer, pl_module: Any) -> None:
+    def teardown(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         """The live generator is the evaluator again."""
         if self.role == "evaluator":
-            self._restore(pl_module)
+            pl_module.evaluator_writer = None
 
     def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
         """Leave nothing swapped in that was meant for a while."""
-        if self.validation or self.role == "evaluator":
+        if self.validation:
             self._restore(pl_module)
+        self.teardown(trainer, pl_module, "exception")
+
+    def _install(self, trainer: Trainer, module: Any, round_index: int) -> None:
+        """Put the evaluator in place, if no other one was to come in after it by this round."""
+        swaps = [other for other in trainer.callbacks if isinstance(other, CheckpointSwap) and other.role == "evaluator"]  # type: ignore[attr-defined]
+        due = [other for other in swaps if other.at_round is not None and other.at_round <= round_index]
+        if due and max(due, key=lambda other: other.at_round or 0) is self and not self._swapped_in(module):
+            self._swap(module)
+
+    @property
+    def _adapter(self) -> str:
+        """The frozen adapter that holds an evaluator: one for each swap."""
+        return f"swapped_evaluator_{'validation' if self.at_round is None else self.at_round}"
 
     def _swapped_in(self, module: Any) -> bool:
-        return getattr(module.evaluator_writer, "adapter", None) == ADAPTER
+        return getattr(module.evaluator_writer, "adapter", None) == self._adapter
 
     def _swap(self, module: Any) -> None:
         if self.role == "evaluator":
             self._writer_before = module.evaluator_writer
-            module.evaluator_writer = module.generator.held_writer(ADAPTER, self._saved)
+            module.evaluator_writer = module.generator.held_writer(self._adapter, self._saved)
             return
         role = module.roles[self.role]
         self._before = role.role_state()

@@ -56,15 +56,25 @@ class RunSummary(DRCallback):
 
     def on_fit_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Write ``summary.json`` and print the table."""
-        summary = self.summarise(pl_module)
-        if trainer.log_dir is not None:
-            path = Path(trainer.log_dir) / "summary.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        summary = self.write(trainer, pl_module)
         if self._history:
             console = Console()
             console.print(summary_table(summary))
             console.print(summary_sentence(summary), highlight=False)
+
+    def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
+        """Write down the rounds that were done."""
+        if self._history:
+            self.write(trainer, pl_module)
+
+    def write(self, trainer: Trainer, module: Any) -> dict[str, Any]:
+        """Write ``summary.json``; returns what is in it."""
+        summary = self.summarise(module)
+        if trainer.log_dir is not None:
+            path = Path(trainer.log_dir) / "summary.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        return summary
 
     def summarise(self, module: Any) -> dict[str, Any]:
         """Means over the first and the last rounds of this run."""
@@ -105,17 +115,18 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
         if any(value is not None for value in values):
             table.add_row(name, *("–" if value is None else f"{value:.3f}" for value in values))
     held_out = [summary["validation"].get(when, {}) for when in ("start", "end")]
-    if any("val/accuracy" in values for values in held_out):
-        table.add_row("held-out lists: pairs ordered right", *map(interval, held_out))
+    for key, whose in (("val/accuracy", ""), ("val/evaluator_accuracy", ", by the policy's evaluator")):
+        if any(key in values for values in held_out):
+            table.add_row(f"held-out lists: pairs ordered right{whose}", *(interval(values, key) for values in held_out))
     return table
 
 
-def interval(values: Mapping[str, float]) -> str:
-    """Accuracy with half its 95% interval (a single list has none), or a dash."""
-    if "val/accuracy" not in values:
+def interval(values: Mapping[str, float], key: str) -> str:
+    """A held-out mean with half its 95% interval (a single list has none), or a dash."""
+    if key not in values:
         return "–"
-    half = f" ± {values['val/accuracy_high'] - values['val/accuracy']:.3f}" if "val/accuracy_high" in values else ""
-    return f"{values['val/accuracy']:.3f}{half}"
+    half = f" ± {values[f'{key}_high'] - values[key]:.3f}" if f"{key}_high" in values else ""
+    return f"{values[key]:.3f}{half}"
 
 
 def summary_sentence(summary: Mapping[str, Any]) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 from lightning import Trainer
 from torch import Tensor
 
-from .base import DRCallback
+from ..records import Round
+from .base import DRCallback, check_round_ahead
 
 ADAPTER = "stale_evaluator"
 
@@ -34,25 +35,45 @@ class StaleEvaluator(DRCallback):
         self.lag = lag
         self._held: deque[dict[str, Tensor]] = deque(maxlen=1 if lag is None else lag + 1)
 
-    def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Refuse a generator without an adapter: an old copy of a whole model is not held."""
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Refuse a round that never comes, and a generator without an adapter: an old copy of a whole model is not held."""
         if pl_module.generator.adapter is None:
             raise ValueError("`StaleEvaluator` must have a generator with a LoRA adapter, got a fully trained one. Set `model.generator.lora`.")
+        if self.freeze_at is not None and not self._held:
+            check_round_ahead("freeze_at", self.freeze_at, pl_module)
+        if self.lag is not None and self.lag >= pl_module.num_rounds:
+            raise ValueError(
+                f"`lag` must be less than the {pl_module.num_rounds} rounds of `model.schedule`, got {self.lag}. For an evaluator that is "
+                "never trained use `freeze_at: 0`."
+            )
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Remember the generator at the start of the round, and put the old one in the evaluator's place."""
         if self.lag is not None or (pl_module.round >= self.freeze_at and not self._held):
             self._held.append(pl_module.generator.role_state())
-        if self._held:
-            pl_module.evaluator_writer = pl_module.generator.held_writer(ADAPTER, self._held[0])
+        self._install(pl_module)
 
-    def on_fit_end(self, trainer: Trainer, pl_module: Any) -> None:
+    def on_validation_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """A checkpoint is validated with the evaluator that its run had."""
+        self._install(pl_module)
+
+    def on_round_end(self, trainer: Trainer, module: Any, round: Round) -> None:
+        """Log how old the evaluator is."""
+        if self._held:
+            age = len(self._held) - 1 if self.freeze_at is None else round.index - self.freeze_at
+            round.metrics["evaluator/rounds_old"] = float(age)
+
+    def teardown(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         """The live generator is the evaluator again."""
         pl_module.evaluator_writer = None
 
     def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
         """The live generator is the evaluator again."""
         pl_module.evaluator_writer = None
+
+    def _install(self, module: Any) -> None:
+        if self._held:
+            module.evaluator_writer = module.generator.held_writer(ADAPTER, self._held[0])
 
     def state_dict(self) -> dict[str, Any]:
         """The old generators, oldest first."""

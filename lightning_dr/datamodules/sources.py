@@ -37,35 +37,74 @@ class RowFiltered(Exception):  # noqa: N818
 
 
 def load_rows(path: str, split: str = "train", revision: str | None = None) -> Rows:
-    """The rows of a local parquet or JSON file, or of a dataset on the Hub.
+    """The rows of a local parquet or JSON file, or of a dataset on the Hub (or in a folder of the Hub's form).
 
     Raises:
         FileNotFoundError: If ``path`` names a file that is not there.
+        ValueError: If it is of another kind, can't be read or holds no rows; the message names it, and the place if it is known.
     """
-    kind = FORMATS.get(Path(path).suffix)
-    if kind is None:
-        return datasets.load_dataset(path, split=split, revision=revision)
-    if not Path(path).is_file():
+    local = Path(path)
+    if local.suffix in FORMATS and not local.exists():
         raise FileNotFoundError(f"`path` must be a file or the name of a dataset on the Hub, got {path!r}, which is not there.")
+    if local.is_file():
+        rows = load_file(local)
+    else:
+        try:
+            rows = datasets.load_dataset(path, split=split, revision=revision)
+        except Exception as error:
+            raise ValueError(
+                f"`path` must be a {', '.join(FORMATS)} file or the name of a dataset on the Hub, got {path!r}: {error}"
+            ) from error
+    if len(rows) == 0:
+        raise ValueError(f"{path} holds no rows.")
+    return rows
+
+
+def load_file(file: Path) -> Rows:
+    """The rows of a local file, read without a common schema where it has none.
+
+    Raises:
+        ValueError: See :func:`load_rows`.
+    """
+    if file.suffix not in FORMATS:
+        raise ValueError(f"`path` must be a {', '.join(FORMATS)} file, got {str(file)!r}. Convert it, for example with `datasets`.")
     try:
-        return datasets.load_dataset(kind, data_files=str(path), split="train")
-    except datasets.exceptions.DatasetGenerationError:
-        if Path(path).suffix != ".jsonl":
-            raise
-        return read_lines(path)
+        return datasets.load_dataset(FORMATS[file.suffix], data_files=str(file), split="train")
+    except Exception as error:
+        # Arrow's errors do not say where, and it refuses columns of mixed types: read again, to find the row.
+        if file.suffix == ".parquet":
+            raise ValueError(f"{file} can't be read as parquet: {error}. Write it again.") from error
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} must be UTF-8 text, got another byte at position {error.start}. Convert it.") from error
+    return parse_lines(text) if file.suffix == ".jsonl" else parse_array(text, file)
 
 
-def read_lines(path: str) -> list[Any]:
-    """A JSON Lines file that has no common schema, line by line; ``None`` for a line that is not JSON."""
+def parse_lines(text: str) -> list[Any]:
+    """JSON Lines; ``None`` for a line that is not JSON, nothing for a blank one."""
     rows: list[Any] = []
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            if not line.strip():
-                continue
+    for line in text.split("\n"):
+        if line.strip():
             try:
                 rows.append(json.loads(line))
             except ValueError:
                 rows.append(None)
+    return rows
+
+
+def parse_array(text: str, file: Path) -> list[Any]:
+    """A JSON array of rows.
+
+    Raises:
+        ValueError: With the line at which it breaks.
+    """
+    try:
+        rows = json.loads(text) if text.strip() else []
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{file}, line {error.lineno}, column {error.colno}: {error.msg}. A .json file must be an array of rows.") from error
+    if not isinstance(rows, list):
+        raise ValueError(f"{file} must be an array of rows, got a JSON {type(rows).__name__}.")
     return rows
 
 

@@ -7,6 +7,7 @@ the KL reference. This file is the only owner of ``requires_grad``: PEFT flips i
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -63,6 +64,12 @@ class Backbone(nn.Module):
     def device(self) -> torch.device:
         """Where the base lies."""
         return next(self.base.parameters()).device
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether a pass in training mode is random."""
+        of_attention = getattr(self.base.config.get_text_config(), "attention_dropout", 0.0) or 0.0
+        return of_attention > 0 or any(isinstance(module, nn.Dropout) and module.p > 0 for module in self.modules())
 
     @property
     def adapters(self) -> tuple[str, ...]:
@@ -220,10 +227,17 @@ class Backbone(nn.Module):
         """The text of sampled tokens, without special tokens."""
         return cast(str, self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
+    @cached_property
+    def special_tokens(self) -> re.Pattern[str]:
+        """Matches every special token: those with a name (BOS, …), and those that a chat template marks turns with."""
+        added = {token.content for token in self.tokenizer.added_tokens_decoder.values() if token.special}
+        return re.compile("|".join(re.escape(token) for token in sorted(added | set(self.tokenizer.all_special_tokens), key=len, reverse=True)))
+
     def without_special_tokens(self, text: str) -> str:
-        """A response that spells out a turn marker must not open a turn."""
-        for token in self.tokenizer.all_special_tokens:
-            text = text.replace(token, "")
+        """A response that spells out a turn marker must not open a turn, nor when the removal of one makes another."""
+        found = 1
+        while found:
+            text, found = self.special_tokens.subn("", text)
         return text
 
     # -- passes ---------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 from lightning import LightningModule
 from lightning.pytorch.core.optimizer import LightningOptimizer
+from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
 from ..callbacks.base import DRCallback, Role
@@ -20,10 +21,10 @@ from ..rollout import Roles, RoundConfig, collect_round
 from .backbone import Backbone, BackboneConfig
 from .generator import GeneratorModule
 from .policy import PolicyModule
-from .random_state import get_random_state, set_random_state
+from .random_state import get_random_state, seeded, set_random_state
 from .role import RoleModule
 from .schedule import Phase, phase_at
-from .validation import VALIDATION_METRICS, IntervalMetric, validation_values
+from .validation import IntervalMetric, validation_values
 
 CHECKPOINT_KEY = "co_evolution"
 
@@ -71,7 +72,7 @@ class CoEvolutionModule(LightningModule):
         self.round = 0
         self.steps = {"policy": 0, "generator": 0}
         self._random_state: dict[str, Any] | None = None
-        self._validation = {name: IntervalMetric() for name in VALIDATION_METRICS}
+        self._validation: dict[str, IntervalMetric] = {}
 
     # -- set-up ---------------------------------------------------------------------------------------------------
 
@@ -94,7 +95,7 @@ class CoEvolutionModule(LightningModule):
     def on_fit_start(self) -> None:
         """Refuse Trainer settings that would be ignored or do harm."""
         trainer = self.trainer
-        if trainer.max_steps != -1:
+        if trainer.max_steps != -1 and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             raise ValueError(
                 f"`trainer.max_steps` must be -1, got {trainer.max_steps}: it counts the steps of both roles. Set the rounds in `model.schedule`."
             )
@@ -206,22 +207,20 @@ class CoEvolutionModule(LightningModule):
     # -- validation -----------------------------------------------------------------------------------------------
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """A round on held-out prompts without updates: the evaluator's rubrics, written from C, on the anchor lists."""
-        roles = Roles(responder=self.policy, writer=self.evaluator_writer or self.generator, verifier=self.verifier)
-        devices = [self.device.index] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices):
-            torch.manual_seed(self.validation_seed + batch_idx)
-            round_ = collect_round(batch, roles, self.config, index=self.round)
+        """A round on held-out prompts without updates: rubrics written from C, applied to the anchor lists."""
+        roles = Roles(responder=self.policy, writer=self.generator, verifier=self.verifier, evaluator_writer=self.evaluator_writer)
+        with seeded(self.validation_seed + batch_idx, self.device):
+            round_ = collect_round(batch, roles, self.config, index=self.round, evaluator_anchors=True)
         for name, values in validation_values(round_).items():
-            self._validation[name].update(values)
+            self._validation.setdefault(name, IntervalMetric()).update(values)
         for callback in self._round_callbacks():
             callback.on_validation_round(self.trainer, self, round_)
 
     def on_validation_epoch_end(self) -> None:
         """Log means, and the 95% interval over prompts."""
-        for name, metric in self._validation.items():
+        found, self._validation = self._validation, {}
+        for name, metric in found.items():
             result = metric.compute()
-            metric.reset()
             if result.size:
                 values = {f"val/{name}": result.mean, f"val/{name}_low": result.low, f"val/{name}_high": result.high}
                 self.log_dict({key: value for key, value in values.items() if math.isfinite(value)})
@@ -247,6 +246,8 @@ class CoEvolutionModule(LightningModule):
             "random_state": get_random_state(),
             "base": self.backbone.fingerprint(),
         }
+        # A run is over when its rounds are done, not when `limit_train_batches` was: another one may go on from here.
+        checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["is_last_batch"] = False
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore them; refuse the checkpoint of another base."""
@@ -259,3 +260,7 @@ class CoEvolutionModule(LightningModule):
         self.round = state["round"]
         self.steps = dict(state["steps"])
         self._random_state = state["random_state"]
+        if self.trainer.state.fn == TrainerFn.VALIDATING:
+            # Lightning restores callbacks for a fit only, but an old evaluator is what the run is validated with.
+            for callback in self._round_callbacks():
+                callback.load_state_dict(checkpoint["callbacks"].get(callback.state_key, callback.state_dict()))

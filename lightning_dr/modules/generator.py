@@ -53,7 +53,7 @@ class GeneratorModule(RoleModule):
         super().__init__(lora, optimizer, sampling, objective, max_grad_norm, adapter_path)
         if max_items < 1:
             raise ValueError(f"`max_items` must be at least 1, got {max_items}.")
-        self.template = load_template(template)
+        self.template = load_template(template, needed=["prompt"], usual=["responses"])
         self.example_questions = example_questions(self.template)
         self.max_items = max_items
         if duplicate_items not in ("reject", "mask"):
@@ -108,9 +108,19 @@ class GeneratorModule(RoleModule):
 
 
 def example_questions(template: Template) -> set[str]:
-    """The questions, normalised, of the rubrics that the assistant writes in a template's examples."""
-    examples = [text for role, text in template.sections[:-1] if role == "assistant"]
-    return {normalise_question(question) for text in examples for question in parse_rubric(text).questions}
+    """The questions, normalised, of the rubrics that the assistant writes in a template's examples.
+
+    Raises:
+        ValueError: If an example is no rubric: the generator would be shown a form that is not read.
+    """
+    found: set[str] = set()
+    for role, text in template.sections[:-1]:
+        if role == "assistant":
+            try:
+                found |= {normalise_question(question) for question in parse_rubric(text).questions}
+            except RubricParseError as error:
+                raise ValueError(f"Template {template.name!r}: an assistant section must be a rubric, or the prefill at the end. {error}") from error
+    return found
 
 
 class AdapterWriter:

@@ -76,4 +76,8 @@ def load_base(config: BackboneConfig) -> PreTrainedModel:
         trust_remote_code=config.trust_remote_code,
         **kwargs,
     )
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            # Else bitsandbytes repacks the weights in the first pass without gradients, for a kernel without a backward pass.
+            module.support_avx512bf16_for_cpu = False  # type: ignore[assignment]
     return model.eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,6 +19,9 @@ from ..records import Completion
 from . import update
 from .backbone import Backbone, BackboneConfig
 from .sampling import SamplingConfig
+
+ROLE_FILE = "lightning_dr.json"
+"""Beside a saved adapter: which role saved it."""
 
 
 class RoleModule(LightningModule):
@@ -66,7 +70,7 @@ class RoleModule(LightningModule):
         self.backbone, self.adapter = shared, self.role
         shared.add_adapter(self.role, self.lora)
         if self.adapter_path is not None:
-            shared.load_adapter_state(self.role, read_adapter(self.adapter_path))
+            shared.load_adapter_state(self.role, read_adapter(self.adapter_path, self.role))
             self.reference_adapter = f"{self.role}_start"
             shared.copy_adapter(self.role, self.reference_adapter)
 
@@ -95,6 +99,7 @@ class RoleModule(LightningModule):
             self.backbone.base.save_pretrained(folder / self.role)
         else:
             self.backbone.save_adapter(self.adapter, str(folder))
+            (folder / self.role / ROLE_FILE).write_text(json.dumps({"role": self.role}) + "\n", encoding="utf-8")
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         """An optimizer over the role's own parameters and no others."""
@@ -120,6 +125,8 @@ class RoleModule(LightningModule):
     def make_draw(self, groups: Sequence[Sequence[Completion]], advantages: Tensor, valid: Tensor) -> update.Draw:
         """Choose what takes part in the update, and ask the reference about it if there is a KL term."""
         draw = update.make_draw(groups, advantages, valid, self.objective)
+        if self.backbone.has_dropout:
+            draw.dropout_seed = int(torch.randint(2**31, ()))
         if self.objective.kl_weight > 0 and draw.trees:
             update.fill_reference(draw, self.shared, self.reference_adapter, self.sampling.temperature)
         return draw
@@ -133,15 +140,21 @@ class RoleModule(LightningModule):
         return update.losses(draw, self.backbone, self.sampling.temperature, self.objective)
 
 
-def read_adapter(folder: str | Path) -> dict[str, Tensor]:
-    """The tensors of a saved PEFT adapter.
+def read_adapter(folder: str | Path, role: str) -> dict[str, Tensor]:
+    """The tensors of a saved PEFT adapter for a role.
 
     Raises:
         FileNotFoundError: If the folder holds none; the message says what it should be.
+        ValueError: If the adapter was saved by another role.
     """
-    if not (Path(folder) / "adapter_config.json").is_file():
+    folder = Path(folder)
+    if not (folder / "adapter_config.json").is_file():
         raise FileNotFoundError(
             f"No adapter in {str(folder)!r}: a folder with adapter_config.json and adapter_model.safetensors is needed, "
-            "such as <run>/checkpoints/round-00010/generator."
+            f"such as <run>/checkpoints/round-00010/{role}."
         )
+    note = folder / ROLE_FILE
+    saved_by = json.loads(note.read_text(encoding="utf-8"))["role"] if note.is_file() else role
+    if saved_by != role:
+        raise ValueError(f"The adapter in {str(folder)!r} must be of a {role}, but a {saved_by} saved it. If that is meant, remove {note.name} there.")
     return load_peft_weights(str(folder), device="cpu")

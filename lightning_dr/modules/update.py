@@ -12,6 +12,7 @@ from ..branches import Pack, Tree
 from ..objectives import ObjectiveConfig, clipped_surrogate, token_weights
 from ..records import Completion
 from .backbone import Backbone
+from .random_state import seeded
 
 
 @dataclass(kw_only=True)
@@ -29,6 +30,8 @@ class Draw:
     """Log-probabilities at the first update, per sequence; filled by it."""
     reference: dict[int, Tensor] = field(default_factory=dict)
     """Log-probabilities under the reference role, per sequence."""
+    dropout_seed: int | None = None
+    """Every update of the draw has the dropout masks of this seed: a ratio compares the same masks, or it would not be 1 at first."""
 
 
 def make_draw(groups: Sequence[Sequence[Completion]], advantages: Tensor, valid: Tensor, config: ObjectiveConfig) -> Draw:
@@ -74,8 +77,9 @@ def losses(draw: Draw, backbone: Backbone, temperature: float, config: Objective
     The caller runs the backward pass of each before it asks for the next, with the role's adapter active.
     """
     first = not draw.old
-    for pack in backbone.packs(draw.trees):
-        logprobs = backbone.token_logprobs(pack, temperature)
+    for number, pack in enumerate(backbone.packs(draw.trees)):
+        with seeded(None if draw.dropout_seed is None else draw.dropout_seed + number, backbone.device):
+            logprobs = backbone.token_logprobs(pack, temperature)
         metrics: dict[str, Tensor] = {}
         if first:
             draw.old.update(pack.split(logprobs.detach()))

@@ -11,7 +11,7 @@ from torchmetrics.utilities import dim_zero_cat
 
 from ..diagnostics import anchor_scores
 from ..gap import MeanInterval, mean_interval, pairwise_accuracy, score_gap
-from ..records import Round
+from ..records import Batch, Evaluation, Round
 from ..rollout import anchor_ranks
 
 
@@ -34,30 +34,40 @@ class IntervalMetric(Metric):
         return mean_interval(dim_zero_cat(self.values))
 
 
-VALIDATION_METRICS = ("accuracy", "length_accuracy", "gap_anchor", "j_disc", "j_anchor", "covered", "unreadable", "score")
-
-
 def validation_values(round_: Round) -> dict[str, Tensor]:
-    """One value per held-out prompt ``[B]``, for each of ``VALIDATION_METRICS``.
+    """One value per held-out prompt ``[B]`` for each metric.
 
-    A list for which no rubric could be read has all its answers tied: it counts as accuracy 0.5 and gap 0 and is not ``covered``.
-    ``length_accuracy`` is what preferring the longer answer would get.
+    ``score`` is the policy's, ``length_accuracy`` what preferring the longer answer would get, and the rest is about the live generator's
+    rubrics. Where the policy is scored by others, the same follows about those, as ``evaluator_…``. Its rubrics must have been applied
+    to the anchor lists (``evaluator_anchors``).
     """
-    scores = anchor_scores(round_)
-    quality = -anchor_ranks(round_.batch, scores.shape[-1])
-    lengths = torch.full_like(scores, torch.nan)
+    lengths = torch.full_like(anchor_scores(round_.live), torch.nan)
     for row, ranked in enumerate(round_.batch.anchors):
         if ranked is not None:
             lengths[row, : len(ranked.answers)] = torch.tensor([float(len(answer)) for answer in ranked.answers])
-    listed = ~torch.isnan(quality)
-    tied = torch.where(listed & torch.isnan(scores), 0.0, scores)
+    values = {
+        **rubric_values(round_.live, round_.batch),
+        "length_accuracy": pairwise_accuracy(lengths, -anchor_ranks(round_.batch, lengths.shape[-1])),
+        "score": round_.scores_BK.nanmean(-1),
+    }
+    if round_.parted:
+        values |= {f"evaluator_{name}": found for name, found in rubric_values(round_.evaluator, round_.batch).items()}
+    return values
+
+
+def rubric_values(draw: Evaluation, batch: Batch) -> dict[str, Tensor]:
+    """How good the rubrics of each prompt are ``[B]``.
+
+    A list for which no rubric could be read has all its answers tied: it counts as accuracy 0.5 and gap 0 and is not ``covered``.
+    """
+    scores = anchor_scores(draw)
+    quality = -anchor_ranks(batch, scores.shape[-1])
+    tied = torch.where(~torch.isnan(quality) & torch.isnan(scores), 0.0, scores)
     return {
         "accuracy": pairwise_accuracy(tied, quality),
-        "length_accuracy": pairwise_accuracy(lengths, quality),
         "gap_anchor": score_gap(tied, quality),
-        "j_disc": round_.live.disc_BG.nanmean(-1),
-        "j_anchor": round_.live.anchor_BG.nanmean(-1),
-        "covered": round_.live.readable_BG.any(-1).float(),
-        "unreadable": 1 - round_.live.readable_BG.float().mean(-1),
-        "score": round_.scores_BK.nanmean(-1),
+        "j_disc": draw.disc_BG.nanmean(-1),
+        "j_anchor": draw.anchor_BG.nanmean(-1),
+        "covered": draw.readable_BG.any(-1).float(),
+        "unreadable": 1 - draw.readable_BG.float().mean(-1),
     }

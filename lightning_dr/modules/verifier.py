@@ -43,7 +43,7 @@ class LLMVerifier(nn.Module):
             raise ValueError(f"`min_mass` must be in [0, 1), got {min_mass}.")
         self.verdict = verdict
         self.min_mass = min_mass
-        self.template = load_template(template)
+        self.template = load_template(template, needed=["response", "question"], usual=["prompt"])
         self.own = backbone
         self.metrics: dict[str, float] = {}
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.conftest import fit, same, states, toy_module
+from tests.conftest import fit, same, states, toy_data, toy_module, trainer
 from tests.modules.test_coevolution import Watch
 
 from lightning_dr.callbacks import AdapterCheckpoint, CheckpointSwap, DRCallback, GapMonitor, RubricLogger, RunSummary, StaleEvaluator
@@ -95,6 +95,38 @@ class TestStaleEvaluator:
         assert same(seen[2][0], start)  # round 2 is scored by the generator at the start of round 0
         assert same(seen[3][0], seen[0][1])  # round 3 by that at the start of round 1
 
+    @pytest.mark.parametrize("kwargs", [{"freeze_at": 3}, {"lag": 3}])
+    def test_a_round_that_never_comes_is_refused(self, kwargs, tmp_path):
+        with pytest.raises(ValueError, match=r"must be less than the 3 rounds of `model\.schedule`, got 3"):
+            fit(built(), tmp_path, [StaleEvaluator(**kwargs)])
+
+    def test_a_round_that_a_resumed_run_has_left_behind_is_refused(self, tmp_path):
+        fit(built(rounds=2), tmp_path, [AdapterCheckpoint()])
+        checkpoint = tmp_path / "checkpoints" / "round-00002" / "trainer.ckpt"
+        with pytest.raises(ValueError, match="`freeze_at` must be at least 2, the round from which this run goes on, got 1"):
+            fit(built(rounds=4), tmp_path, [StaleEvaluator(freeze_at=1)], ckpt_path=checkpoint)
+
+    @pytest.mark.parametrize(("kwargs", "ages"), [({"freeze_at": 1}, [None, 0, 1, 2]), ({"lag": 2}, [0, 1, 2, 2])])
+    def test_the_age_of_the_evaluator_is_logged(self, kwargs, ages, tmp_path):
+        watch = Watch()
+        fit(built(rounds=4), tmp_path, [StaleEvaluator(**kwargs), watch])
+        assert [metrics.get("evaluator/rounds_old") for metrics in watch.metrics] == ages
+        assert [metrics["evaluator/parted"] for metrics in watch.metrics] == [float(age is not None) for age in ages]
+
+    def test_validation_reports_the_live_and_the_old_evaluator_in_the_fit_and_from_its_checkpoint(self, tmp_path):
+        callbacks = lambda: [StaleEvaluator(freeze_at=0), AdapterCheckpoint()]  # noqa: E731
+        torch.manual_seed(2)
+        module = built(rounds=3)
+        found = fit(module, tmp_path, callbacks(), limit_val_batches=1.0).callback_metrics
+        assert found["val/accuracy"] != found["val/evaluator_accuracy"]
+        again = built(rounds=3)
+        checkpoint = tmp_path / "checkpoints" / "round-00003" / "trainer.ckpt"
+        validator = trainer(tmp_path, callbacks(), limit_val_batches=1.0)
+        validator.validate(again, datamodule=toy_data(), ckpt_path=checkpoint, weights_only=False)
+        for key in ("val/accuracy", "val/evaluator_accuracy", "val/evaluator_j_anchor", "val/score"):
+            assert validator.callback_metrics[key] == found[key]
+        assert again.evaluator_writer is None
+
     def test_undone_after_an_exception(self, tmp_path):
         class Boom(DRCallback):
             def on_round_end(self, trainer, module, round):
@@ -154,6 +186,59 @@ class TestCheckpointSwap:
         assert [round_.parted for round_ in watch.rounds] == [False, True, True]
         assert module.evaluator_writer is None
 
+    def test_of_several_evaluators_the_latest_scores_the_policy(self, saved, tmp_path):
+        folder, want = saved
+        other = tmp_path / "other"
+        torch.manual_seed(8)
+        module = built(rounds=1)
+        fit(module, other, [AdapterCheckpoint()])
+        paths = [folder / "generator", other / "checkpoints" / "round-00001" / "generator"]
+        states_of = [want["generator"], module.generator.role_state()]
+        seen = []
+
+        class Look(DRCallback):
+            def on_responses(self, trainer, module, round):
+                seen.append(module.backbone.adapter_state(module.evaluator_writer.adapter))
+
+        swaps = [CheckpointSwap("evaluator", str(path), at_round=at) for at, path in enumerate(paths)]
+        module = built(rounds=3)
+        fit(module, tmp_path, [*reversed(swaps), Look()])
+        assert [same(state, states_of[0]) for state in seen] == [True, False, False]
+        assert [same(state, states_of[1]) for state in seen] == [False, True, True]
+        assert module.evaluator_writer is None
+
+    def test_a_round_that_never_comes_is_refused(self, saved, tmp_path):
+        folder, _ = saved
+        for role in ("policy", "evaluator"):
+            swap = CheckpointSwap(role, str(folder / ("policy" if role == "policy" else "generator")), at_round=3)
+            with pytest.raises(ValueError, match="`at_round` must be less than the 3 rounds"):
+                fit(built(), tmp_path, [swap])
+        swap = CheckpointSwap("policy", str(folder / "policy"), at_round=1)
+        with pytest.raises(ValueError, match="`at_round` must be at least 2, the round from which this run goes on"):
+            fit(built(rounds=4), tmp_path, [swap], ckpt_path=folder / "trainer.ckpt")
+
+    def test_a_swap_that_was_done_is_not_done_again_by_a_resumed_run(self, saved, tmp_path):
+        folder, _ = saved
+        swap = lambda: CheckpointSwap("policy", str(folder / "policy"), at_round=1)  # noqa: E731
+        runs = []
+        for rounds, path in ((2, None), (3, tmp_path / "checkpoints" / "round-00002" / "trainer.ckpt")):
+            torch.manual_seed(9)
+            runs.append(built(rounds=rounds))
+            fit(runs[-1], tmp_path, [swap(), AdapterCheckpoint()], ckpt_path=path)
+        torch.manual_seed(9)
+        whole = built(rounds=3)
+        fit(whole, tmp_path / "whole", [swap()])
+        assert same(whole.policy.role_state(), runs[-1].policy.role_state())
+
+    def test_the_adapter_of_another_role_is_refused(self, saved, tmp_path):
+        folder, _ = saved
+        with pytest.raises(ValueError, match="must be of a policy, but a generator saved it"):
+            CheckpointSwap("policy", str(folder / "generator"), at_round=0)
+        with pytest.raises(ValueError, match="must be of a generator, but a policy saved it"):
+            built(generator={"adapter_path": str(folder / "policy")})
+        (folder / "generator" / "lightning_dr.json").unlink()
+        CheckpointSwap("policy", str(folder / "generator"), at_round=0)
+
     def test_for_validation_only(self, saved, tmp_path):
         folder, want = saved
         seen = []
@@ -182,8 +267,6 @@ class TestCheckpointSwap:
         module = built(rounds=1)
         before = module.policy.role_state()
         swap = CheckpointSwap("policy", str(folder / "policy"), validation=True)
-        from tests.conftest import toy_data, trainer
-
         with pytest.raises(RuntimeError, match="boom"):
             trainer(tmp_path, [swap, Boom()], limit_val_batches=1).validate(module, datamodule=toy_data())
         assert same(before, module.policy.role_state())
@@ -261,6 +344,19 @@ class TestLogging:
         assert summary["end"]["policy/score"] == pytest.approx(want)
         assert "In words" in capsys.readouterr().out
 
+    def test_a_run_that_fails_still_has_a_summary(self, tmp_path):
+        from lightning.pytorch.loggers import CSVLogger
+
+        class Boom(DRCallback):
+            def on_responses(self, trainer, module, round):
+                if round.index == 2:
+                    raise RuntimeError("boom")
+
+        logger = CSVLogger(tmp_path, name="run")
+        with pytest.raises(RuntimeError, match="boom"):
+            fit(built(rounds=4), tmp_path, [RunSummary(), Boom()], logger=logger)
+        assert json.loads((Path(logger.log_dir) / "summary.json").read_text())["rounds"] == 2
+
     def test_sentence_says_which_way_it_went(self):
         text = summary_sentence({"start": {"gap/policy": 0.2, "generator/j_disc": 0.1}, "end": {"gap/policy": 0.1, "generator/j_disc": 0.1}})
         assert "fell from 0.200 to 0.100" in text
@@ -275,6 +371,24 @@ class TestAdapterCheckpoint:
         assert [folder.name for folder in folders] == ["round-00004", "round-00005"]
         for role in ("policy", "generator"):
             assert (folders[0] / role / "adapter_model.safetensors").is_file()
+
+    @pytest.mark.parametrize("kwargs", [{"limit_train_batches": 3}, {"callbacks": True}])
+    def test_a_run_that_ends_early_is_saved_and_goes_on(self, kwargs, tmp_path):
+        class Stop(DRCallback):
+            def on_round_end(self, trainer, module, round):
+                trainer.should_stop = round.index == 2
+
+        stop = [Stop()] if kwargs.pop("callbacks", False) else []
+        torch.manual_seed(4)
+        fit(built(rounds=5), tmp_path, [*stop, AdapterCheckpoint()], **kwargs)
+        assert [folder.name for folder in (tmp_path / "checkpoints").iterdir()] == ["round-00003"]
+        rest, whole = built(rounds=5), built(rounds=5)
+        fit(rest, tmp_path, ckpt_path=tmp_path / "checkpoints" / "round-00003" / "trainer.ckpt")
+        torch.manual_seed(4)
+        whole = built(rounds=5)
+        fit(whole, tmp_path)
+        assert rest.round == 5
+        assert same(rest.policy.role_state(), whole.policy.role_state())
 
     def test_another_library_can_load_the_adapter(self, tmp_path):
         from peft import PeftModel

@@ -124,6 +124,18 @@ class TestNumbers:
         assert module.steps == {"policy": 3, "generator": 2}
         assert abs(watch.metrics[0]["generator/ratio"] - 1) > 1e-4
 
+    def test_with_dropout_the_updates_of_a_draw_compare_the_same_masks(self, tmp_path):
+        # without a learning rate nothing changes between the updates, so neither may the ratio
+        watch = Watch()
+        still = {"lora": {"r": 4, "alpha": 8, "target_modules": "all-linear", "dropout": 0.5}, "optimizer": lambda p: torch.optim.SGD(p, lr=0.0)}
+        module = built(policy=still, schedule=[Phase(rounds=2, policy_updates=3)])
+        for parameter in module.policy.role_parameters().values():
+            torch.nn.init.normal_(parameter.data, std=0.2)
+        fit(module, tmp_path, [watch])
+        for metrics in watch.metrics:
+            assert metrics["policy/ratio"] == pytest.approx(1.0, abs=1e-5)
+            assert metrics["policy/sampler_logprob_diff"] > 0.01  # the masks do something
+
     def test_no_reference_is_asked_when_the_kl_weight_is_0(self, tmp_path, monkeypatch):
         from lightning_dr.modules import update
 

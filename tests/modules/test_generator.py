@@ -40,3 +40,10 @@ def test_a_prefilled_beginning_belongs_to_the_rubric(tmp_path):
 def test_bad_arguments(kwargs):
     with pytest.raises(ValueError, match="must be"):
         GeneratorModule(**kwargs)
+
+
+def test_an_example_that_is_no_rubric_is_named_with_its_template(tmp_path):
+    file = tmp_path / "mine.txt"
+    file.write_text("--- user ---\nWrite.\n--- assistant ---\nSure!\n--- user ---\n{prompt} {responses}")
+    with pytest.raises(ValueError, match=r"mine\.txt': an assistant section must be a rubric"):
+        GeneratorModule(template=str(file))

@@ -7,8 +7,9 @@ itself. It gives the same numbers as one row per branch, but the prefix is compu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -67,9 +68,16 @@ class Pack:
     """The number of each branch among all branches of the call."""
     lengths: tuple[int, ...]
     """Tokens of each branch."""
+    plain: bool = False
+    """Every row holds a single branch, and the model is to make its own causal mask."""
 
     def attention_mask(self, dtype: torch.dtype) -> Tensor:
-        """Additive mask ``[N, 1, T, T]``: 0 where a query may look, the lowest number elsewhere."""
+        """Additive mask ``[N, 1, T, T]``: 0 where a query may look, the lowest number elsewhere.
+
+        For plain rows the integer mask ``[N, T]`` of what is not padding.
+        """
+        if self.plain:
+            return (self.segments >= 0).long()
         query, key = self.segments.unsqueeze(-1), self.segments.unsqueeze(-2)
         causal = torch.ones(key.shape[-1], key.shape[-1], dtype=torch.bool, device=key.device).tril()
         allowed = causal & ((key == 0) | (key == query))
@@ -78,16 +86,20 @@ class Pack:
     def to(self, device: torch.device) -> Pack:
         """The same pack on another device."""
         tensors = ("input_ids", "position_ids", "segments", "targets", "sources", "ends")
-        return Pack(owners=self.owners, lengths=self.lengths, **{name: getattr(self, name).to(device) for name in tensors})
+        return replace(self, **{name: getattr(self, name).to(device) for name in tensors})
 
     def split(self, values: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Cut values of branch tokens ``[n]`` into (owner, values of that branch)."""
         yield from zip(self.owners, values.split(self.lengths), strict=True)
 
 
-def split_rows(trees: Sequence[Tree], max_tokens: int) -> list[Row]:
-    """Rows of at most ``max_tokens`` tokens; a tree that is longer repeats its prefix. One branch always fits."""
+def split_rows(trees: Sequence[Tree], max_tokens: int, max_shared_row: int | None = None) -> list[Row]:
+    """Rows of at most ``max_tokens`` tokens; a tree that is longer repeats its prefix. One branch always fits.
+
+    No row with several branches is longer than ``max_shared_row``.
+    """
     rows, owner = [], 0
+    max_tokens = max_tokens if max_shared_row is None else min(max_tokens, max_shared_row)
     for tree in trees:
         branches: list[tuple[int, ...]] = []
         for branch in tree.branches:
@@ -101,7 +113,7 @@ def split_rows(trees: Sequence[Tree], max_tokens: int) -> list[Row]:
     return rows
 
 
-def make_pack(rows: Sequence[Row]) -> Pack:
+def make_pack(rows: Sequence[Row], plain: bool = False) -> Pack:
     """Pad rows on the right to one length."""
     width = max(row.length for row in rows)
     input_ids = torch.zeros(len(rows), width, dtype=torch.long)
@@ -136,15 +148,18 @@ def make_pack(rows: Sequence[Row]) -> Pack:
         ends=torch.tensor(ends),
         owners=tuple(owner for row in rows for owner in row.owners),
         lengths=tuple(len(branch) for row in rows for branch in row.branches),
+        plain=plain,
     )
 
 
-def make_packs(trees: Sequence[Tree], max_tokens: int) -> list[Pack]:
+def make_packs(trees: Sequence[Tree], max_tokens: int, max_shared_row: int | None = None) -> list[Pack]:
     """Pack trees into passes of at most ``max_tokens`` tokens, padding included, longest rows first.
 
     Args:
         trees: The prefixes with their branches. Branches are numbered 0, 1, … through all trees in order.
         max_tokens: Token budget of one pass; a single prefix with one branch may exceed it.
+        max_shared_row: The longest row that may hold several branches, for models that do not take the mask of longer ones; 0: one row
+            per branch. Longer rows go into plain packs.
 
     Example:
         >>> pack, = make_packs([Tree((5, 6), ((7, 8), (9,)))], max_tokens=100)
@@ -153,14 +168,22 @@ def make_packs(trees: Sequence[Tree], max_tokens: int) -> list[Pack]:
     """
     if max_tokens < 1:
         raise ValueError(f"`max_tokens` must be at least 1, got {max_tokens}.")
-    packs: list[Pack] = []
+    rows = sorted(split_rows(trees, max_tokens, max_shared_row), key=lambda row: row.length, reverse=True)
+    limit = math.inf if max_shared_row is None else max_shared_row
+    plain = [make_pack(group, plain=True) for group in within_budget([row for row in rows if row.length > limit], max_tokens)]
+    return plain + [make_pack(group) for group in within_budget([row for row in rows if row.length <= limit], max_tokens)]
+
+
+def within_budget(rows: Sequence[Row], max_tokens: int) -> Iterator[list[Row]]:
+    """Groups of rows, longest first, of at most ``max_tokens`` tokens with padding; a single row may exceed it."""
     group: list[Row] = []
-    for row in sorted(split_rows(trees, max_tokens), key=lambda row: row.length, reverse=True):
+    for row in rows:
         if group and group[0].length * (len(group) + 1) > max_tokens:
-            packs.append(make_pack(group))
+            yield group
             group = []
         group.append(row)
-    return [*packs, make_pack(group)] if group else packs
+    if group:
+        yield group
 
 
 def map_logits(hidden: Tensor, index: Tensor, head: Head, function: Callable[[Tensor, Tensor], Tensor], vocabulary: int) -> Tensor:

@@ -23,6 +23,7 @@ from ..branches import Pack, Tree
 from ..records import Message
 from .loading import BackboneConfig, load_base
 from .sampling import Sample, SamplingConfig, sample
+from .self_check import PackingCheck, check_packing
 
 
 class Backbone(nn.Module):
@@ -244,8 +245,31 @@ class Backbone(nn.Module):
 
     def packs(self, trees: Sequence[Tree]) -> Iterator[Pack]:
         """Packs within the token budget, on the device."""
-        for pack in branches.make_packs(trees, self.config.max_tokens_per_pass):
+        for pack in branches.make_packs(trees, self.config.max_tokens_per_pass, self.packing.max_shared_row):
             yield pack.to(self.device)
+
+    @cached_property
+    def packing(self) -> PackingCheck:
+        """Whether this model takes packed branches, found out in the first pass."""
+        config = self.base.config.get_text_config()
+        with torch.no_grad(), self._untouched():
+            return check_packing(
+                lambda pack: self.token_logprobs(pack.to(self.device)),
+                self.vocabulary,
+                torch.finfo(self.base.dtype).eps,
+                getattr(config, "sliding_window", None),
+                self.config.max_tokens_per_pass,
+            )
+
+    @contextmanager
+    def _untouched(self) -> Iterator[None]:
+        """Evaluation mode for a while, in the middle of whatever is active."""
+        was = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(was)
 
     def hidden(self, pack: Pack) -> Tensor:
         """Last hidden states ``[N, T, H]`` of a pack under whatever is active."""

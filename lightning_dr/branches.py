@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
 MAX_LOGITS = 2**25
@@ -219,7 +220,7 @@ def token_logprobs(hidden: Tensor, pack: Pack, head: Head, vocabulary: int, temp
     """Log-probability of every branch token under softmax(logits / temperature) ``[n]`` (nats, float32)."""
 
     def pick(logits: Tensor, numbers: Tensor) -> Tensor:
-        logits = logits / temperature
-        return logits.gather(-1, pack.targets[numbers].unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
+        scaled = logits if temperature == 1 else logits / temperature
+        return -cross_entropy(scaled, pack.targets[numbers], reduction="none")
 
     return map_logits(hidden, pack.sources, head, pick, vocabulary)

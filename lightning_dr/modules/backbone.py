@@ -21,6 +21,8 @@ from transformers import AutoTokenizer, PreTrainedModel
 from .. import branches
 from ..branches import Pack, Tree
 from ..records import Message
+from .branch_attention import NAME as BRANCHES
+from .branch_attention import layout_of
 from .loading import BackboneConfig, load_base
 from .sampling import Sample, SamplingConfig, sample
 from .self_check import PackingCheck, check_packing
@@ -273,10 +275,13 @@ class Backbone(nn.Module):
 
     def hidden(self, pack: Pack) -> Tensor:
         """Last hidden states ``[N, T, H]`` of a pack under whatever is active."""
-        mask = pack.attention_mask(self.base.dtype)
-        return self.base.base_model(
-            input_ids=pack.input_ids, attention_mask=mask, position_ids=pack.position_ids, use_cache=False
-        ).last_hidden_state
+        inputs: dict[str, Any] = {"input_ids": pack.input_ids, "position_ids": pack.position_ids, "use_cache": False}
+        if self.config.attn_implementation == BRANCHES and not pack.plain:
+            # The layout stands for the mask; any mask of four dimensions keeps transformers from making its own.
+            inputs |= {"layout": layout_of(pack), "attention_mask": torch.ones(1, 1, 1, 1, dtype=torch.bool, device=self.device)}
+        else:
+            inputs["attention_mask"] = pack.attention_mask(self.base.dtype)
+        return self.base.base_model(**inputs).last_hidden_state
 
     def token_logprobs(self, pack: Pack, temperature: float = 1.0) -> Tensor:
         """Log-probability of every branch token of a pack ``[n]``."""

@@ -8,6 +8,8 @@ from typing import Any, Literal
 import torch
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
+from .branch_attention import NAME as BRANCHES
+
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 
@@ -23,8 +25,8 @@ class BackboneConfig:
     """Of the base; adapters are always float32. ``auto``: bfloat16 where the device computes it natively, else float32."""
     quantization: dict[str, Any] | None = None
     """Arguments of ``transformers.BitsAndBytesConfig``, such as ``{load_in_4bit: true, bnb_4bit_quant_type: nf4}``."""
-    attn_implementation: str = "sdpa"
-    """Must take a 4-D attention mask: ``sdpa`` or ``eager``."""
+    attn_implementation: str = BRANCHES
+    """``branches``: ``sdpa``, without the work that a mask over packed branches throws away. ``sdpa`` and ``eager`` take the mask."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass. Sampling is not affected."""
     max_tokens_per_pass: int = 8192

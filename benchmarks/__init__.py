@@ -1,0 +1,1 @@
+"""What is timed, against what, printed as ratios: ``python -m benchmarks``."""

@@ -126,7 +126,7 @@ def sampling(backbone: Backbone, role: str, prefix: int, num: int, length: int) 
     def rows() -> None:
         ids = torch.tensor([start], device=backbone.device)
         with backbone.active(role) as model:
-            model.generate(
+            model.generate(  # type: ignore[operator]
                 ids, attention_mask=torch.ones_like(ids), do_sample=True, top_k=0, num_return_sequences=num,
                 max_new_tokens=length, min_new_tokens=length, pad_token_id=0,
             )  # fmt: skip

@@ -73,6 +73,8 @@ def with_default_config(args: Sequence[str]) -> list[str]:
         (['--config=mine.yaml', '--trainer.max_epochs=2'], True)
     """
     args = list(args)
+    command = next((number for number, arg in enumerate(args) if arg in COMMANDS), 0)
+    args[: command + 1] = args[command : command + 1] + args[:command]
     if not args or args[0] not in COMMANDS or {"-h", "--help"} & set(args):
         return args
     configs, rest = [], []
@@ -96,7 +98,8 @@ def names_backbone(config: str) -> bool:
     except (OSError, ValueError, yaml.YAMLError):
         return False  # the parser of the command line says what is wrong with it
     model = content.get("model") if isinstance(content, dict) else None
-    return isinstance(model, dict) and "backbone" in model
+    backbone = model.get("backbone") if isinstance(model, dict) else None
+    return isinstance(backbone, dict) and "name_or_path" in backbone
 
 
 def resolve_config(name: str) -> str:

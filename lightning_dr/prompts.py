@@ -57,7 +57,13 @@ class Template:
     @classmethod
     def from_file(cls, path: str | Path) -> Template:
         """Read a template file; its errors name the path."""
-        return cls.parse(Path(path).read_text(encoding="utf-8"), str(path))
+        try:
+            text = Path(path).read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"Template {str(path)!r} must be UTF-8 text, got another byte at position {error.start}. Convert it."
+            ) from error
+        return cls.parse(text, str(path))
 
     @property
     def placeholders(self) -> set[str]:
@@ -82,17 +88,19 @@ class Template:
         return [{"role": role, "content": PLACEHOLDER.sub(lambda found: values[found[1]], text)} for role, text in self.sections]
 
 
-def load_template(name_or_path: str, needed: Sequence[str] = (), usual: Sequence[str] = ()) -> Template:
+def load_template(name_or_path: str, needed: Sequence[str] = (), usual: Sequence[str] = (), optional: Sequence[str] = ()) -> Template:
     """A bundled template by name (``generator``, ``verifier``), or a user's file by path.
 
     Args:
         name_or_path: Which one.
         needed: Placeholders without which it can't do its work.
         usual: Placeholders whose absence is worth a warning.
+        optional: Other placeholders that the role has values for.
 
     Raises:
         FileNotFoundError: If there is neither.
-        ValueError: If the template can't be read, or lacks a needed placeholder.
+        ValueError: If the template can't be read, lacks a needed placeholder, or has one of another role (where the three
+            lists are not all empty).
     """
     bundled = FOLDER / f"{name_or_path}.txt"
     path = bundled if bundled.is_file() else Path(name_or_path)
@@ -103,6 +111,9 @@ def load_template(name_or_path: str, needed: Sequence[str] = (), usual: Sequence
     for placeholder in needed:
         if placeholder not in template.placeholders:
             raise ValueError(f"Template {template.name!r} must use {{{placeholder}}}, got {sorted(template.placeholders)} only.")
+    known = {*needed, *usual, *optional}
+    if known and (foreign := template.placeholders - known):
+        raise ValueError(f"Template {template.name!r} must not use {sorted(foreign)}: this role has values for {sorted(known)} only.")
     for placeholder in usual:
         if placeholder not in template.placeholders:
             log.warning("Template %r does not use {%s}: the role does not see it.", template.name, placeholder)

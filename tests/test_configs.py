@@ -92,6 +92,8 @@ def test_the_toy_is_the_default_and_packaged_configs_have_short_names(tmp_path, 
     assert resolve_config("toy.yaml") == str(CONFIGS / "toy.yaml")
     Path("toy.yaml").write_text("")
     assert resolve_config("toy.yaml") == "toy.yaml"
+    # options before the command are the command's
+    assert with_default_config(["--config", "configs/smollm2.yaml", "fit"]) == ["fit", f"--config={CONFIGS / 'smollm2.yaml'}"]
     assert with_default_config(["fit", "--help"]) == ["fit", "--help"]
 
 
@@ -108,6 +110,9 @@ def test_an_ablation_alone_goes_on_top_of_the_toy(tmp_path, monkeypatch):
         f"--config={CONFIGS / 'toy.yaml'}",
         f"--config={CONFIGS / 'ablations' / 'anchor_only.yaml'}",
     ]
+    wider = tmp_path / "wider.yaml"
+    wider.write_text("model: {backbone: {max_tokens_per_pass: 9000}}")
+    assert with_default_config(["fit", "--config", str(wider)])[1] == f"--config={CONFIGS / 'toy.yaml'}"
     broken = tmp_path / "broken.yaml"
     broken.write_text("model: [")
     assert with_default_config(["fit", "--config", str(broken)])[2] == f"--config={broken}"

@@ -49,6 +49,14 @@ def test_a_template_must_have_what_its_role_can_not_do_without(tmp_path, caplog)
     with pytest.raises(ValueError, match=r"mine\.txt' must use {question}, got \['prompt'\] only"):
         load_template(str(file), needed=["question"])
     load_template(str(file), needed=["prompt"], usual=["responses"])
+    file.write_text("--- user ---\n{prompt} {question}")
+    with pytest.raises(
+        ValueError, match=r"mine\.txt' must not use \['question'\]: this role has values for \['max_items', 'prompt'\] only"
+    ):
+        load_template(str(file), needed=["prompt"], optional=["max_items"])
+    file.write_bytes("--- user ---\nü".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"mine\.txt' must be UTF-8 text, got another byte at position 13"):
+        load_template(str(file))
     assert "does not use {responses}" in caplog.text
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from lightning import Trainer
 from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 
 class AdapterCheckpoint(Checkpoint):
@@ -30,6 +31,11 @@ class AdapterCheckpoint(Checkpoint):
         self.every_n_rounds = every_n_rounds
         self.keep = keep
         self._written: list[Path] = []
+        self._saved_round = 0
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """What a resumed run goes on from is saved already."""
+        self._saved_round = pl_module.round
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Save when the number of rounds done is due, and when the run ends here: rounds done, told to stop, or out of batches."""
@@ -37,6 +43,16 @@ class AdapterCheckpoint(Checkpoint):
         ends = trainer.should_stop or trainer.received_sigterm or batch_idx + 1 >= trainer.num_training_batches
         if (due or ends) and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             self.save(trainer, pl_module)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        """Save a round that was not yet, when the run was told to stop after it: by a validation, or between two rounds."""
+        if pl_module.round > self._saved_round and not trainer.fast_dev_run:  # type: ignore[attr-defined]
+            self.save(trainer, pl_module)
+
+    def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
+        """The same after a SIGTERM, which Lightning answers to between rounds."""
+        if isinstance(exception, SIGTERMException):
+            self.on_train_epoch_end(trainer, pl_module)
 
     def save(self, trainer: Trainer, module: Any) -> Path:
         """Write a checkpoint now; a folder is only there once it is complete."""
@@ -49,6 +65,7 @@ class AdapterCheckpoint(Checkpoint):
         trainer.save_checkpoint(part / "trainer.ckpt")
         shutil.rmtree(folder, ignore_errors=True)
         part.rename(folder)
+        self._saved_round = module.round
         self._written.append(folder)
         while self.keep is not None and len(self._written) > self.keep:
             shutil.rmtree(self._written.pop(0), ignore_errors=True)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 Role = Literal["policy", "generator"]
 
 
-def check_round_ahead(name: str, value: int, module: CoEvolutionModule) -> None:
-    """Refuse a round at which a callback should act but can't.
+def check_round_ahead(name: str, value: int, module: CoEvolutionModule, past: bool = False) -> None:
+    """Refuse a round at which a callback should act but can't; with ``past``, it can still act after it.
 
     Raises:
         ValueError: If the schedule ends before it, or the run goes on from a checkpoint behind it; the message names the option.
@@ -25,7 +25,7 @@ def check_round_ahead(name: str, value: int, module: CoEvolutionModule) -> None:
             f"`{name}` must be less than the {module.num_rounds} rounds of `model.schedule`, got {value}: it would never act. "
             "Lower it, or lengthen the schedule."
         )
-    if value < module.round:
+    if value < module.round and not past:
         raise ValueError(
             f"`{name}` must be at least {module.round}, the round from which this run goes on, got {value}. "
             "Raise it, or go on from an earlier checkpoint."

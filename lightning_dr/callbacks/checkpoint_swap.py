@@ -54,7 +54,7 @@ class CheckpointSwap(DRCallback):
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Refuse a round that never comes. An evaluator may be swapped in by a run that goes on from a later round."""
         if self.at_round is not None and not self._swapped:
-            check_round_ahead("at_round", max(self.at_round, pl_module.round if self.role == "evaluator" else 0), pl_module)
+            check_round_ahead("at_round", self.at_round, pl_module, past=self.role == "evaluator")
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Swap at the start of the round; an evaluator is put back in place in a resumed run."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..records import Round
 from .base import DRCallback, check_round_ahead
+from .checkpoint_swap import CheckpointSwap
 
 ADAPTER = "stale_evaluator"
 
@@ -34,6 +35,11 @@ class StaleEvaluator(DRCallback):
         self.freeze_at = freeze_at
         self.lag = lag
         self._held: deque[dict[str, Tensor]] = deque(maxlen=1 if lag is None else lag + 1)
+
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
+        """Refuse another callback that decides about the evaluator."""
+        if any(isinstance(other, CheckpointSwap) and other.role == "evaluator" for other in trainer.callbacks):  # type: ignore[attr-defined]
+            raise ValueError("`StaleEvaluator` and a `CheckpointSwap` of the evaluator must not be in one run: leave one of them out.")
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Refuse a round that never comes, and a generator without an adapter: an old copy of a whole model is not held."""
@@ -76,10 +82,19 @@ class StaleEvaluator(DRCallback):
             module.evaluator_writer = module.generator.held_writer(ADAPTER, self._held[0])
 
     def state_dict(self) -> dict[str, Any]:
-        """The old generators, oldest first."""
-        return {"held": list(self._held)}
+        """The old generators, oldest first, and what made them."""
+        return {"held": list(self._held), "freeze_at": self.freeze_at, "lag": self.lag}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore :meth:`state_dict`."""
+        """Restore :meth:`state_dict`.
+
+        Raises:
+            ValueError: If an evaluator is held that other arguments made.
+        """
+        if state_dict["held"] and (state_dict["freeze_at"], state_dict["lag"]) != (self.freeze_at, self.lag):
+            raise ValueError(
+                f"`StaleEvaluator` must have the arguments of the run that it goes on with, freeze_at={state_dict['freeze_at']} and "
+                f"lag={state_dict['lag']}, got freeze_at={self.freeze_at} and lag={self.lag}. For others start from an earlier checkpoint."
+            )
         self._held.clear()
         self._held.extend(state_dict["held"])

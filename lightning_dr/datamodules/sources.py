@@ -122,8 +122,9 @@ def usable_rows(rows: Rows, source: str, parse: Callable[[Any], object], bad_row
     """
     good: list[int] = []
     left_out: Counter[str] = Counter()
-    for number, row in enumerate(rows):
+    for number in range(len(rows)):
         try:
+            row = read_row(rows, number)
             if not isinstance(row, Mapping):
                 raise RowProblem("the row is not a JSON object")
             parse(row)
@@ -141,6 +142,18 @@ def usable_rows(rows: Rows, source: str, parse: Callable[[Any], object], bad_row
         reasons = "; ".join(f"{count} × {reason}" for reason, count in left_out.most_common())
         log.warning("%s: %d of %d rows left out: %s", source, sum(left_out.values()), len(rows), reasons)
     return good
+
+
+def read_row(rows: Rows, number: int) -> Any:
+    """One row; Arrow looks at its text only now.
+
+    Raises:
+        RowProblem: If it is not UTF-8.
+    """
+    try:
+        return rows[number]
+    except UnicodeDecodeError as error:
+        raise RowProblem(f"the text is not UTF-8 ({error.reason})") from error
 
 
 def parse_prompt(value: Any, column: str = "prompt") -> tuple[Message, ...]:

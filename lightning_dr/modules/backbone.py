@@ -79,8 +79,11 @@ class Backbone(nn.Module):
         """Names of the adapters that are there."""
         return tuple(self._adapters)
 
+    @torch.inference_mode(False)
     def add_adapter(self, name: str, lora: Mapping[str, Any], *, frozen: bool = False) -> None:
         """Add a fresh adapter: the role starts as the base.
+
+        It can be trained even if it is made during a validation, which Lightning runs in inference mode.
 
         Args:
             name: New, without dots.
@@ -129,6 +132,7 @@ class Backbone(nn.Module):
         state = get_peft_model_state_dict(self.model, adapter_name=name)
         return {key: value.detach().to("cpu", copy=True) for key, value in state.items()}
 
+    @torch.inference_mode(False)
     def load_adapter_state(self, name: str, state: Mapping[str, Tensor]) -> None:
         """Write tensors from :meth:`adapter_state` into an adapter.
 

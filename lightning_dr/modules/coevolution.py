@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import logging
 import math
 import time
 from collections.abc import Mapping
@@ -27,6 +29,8 @@ from .schedule import Phase, phase_at
 from .validation import IntervalMetric, validation_values
 
 CHECKPOINT_KEY = "co_evolution"
+
+log = logging.getLogger(__name__)
 
 
 class CoEvolutionModule(LightningModule):
@@ -123,6 +127,11 @@ class CoEvolutionModule(LightningModule):
         return phase_at(self.schedule, self.round)
 
     # -- training -------------------------------------------------------------------------------------------------
+
+    def on_train_start(self) -> None:
+        """Say it when there is nothing left to do."""
+        if self.round >= self.num_rounds:
+            log.warning("All %d rounds of `model.schedule` are done: lengthen it to go on.", self.num_rounds)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> int | None:
         """Continue the random stream of the run that is resumed; end a run whose rounds are done."""
@@ -246,8 +255,7 @@ class CoEvolutionModule(LightningModule):
             "random_state": get_random_state(),
             "base": self.backbone.fingerprint(),
         }
-        # A run is over when its rounds are done, not when `limit_train_batches` was: another one may go on from here.
-        checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["is_last_batch"] = False
+        checkpoint["loops"]["fit_loop"].update(as_after_a_round(checkpoint["loops"]["fit_loop"]))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore them; refuse the checkpoint of another base."""
@@ -264,3 +272,16 @@ class CoEvolutionModule(LightningModule):
             # Lightning restores callbacks for a fit only, but an old evaluator is what the run is validated with.
             for callback in self._round_callbacks():
                 callback.load_state_dict(checkpoint["callbacks"].get(callback.state_key, callback.state_dict()))
+
+
+def as_after_a_round(loops: Mapping[str, Any]) -> dict[str, Any]:
+    """Lightning's counters as they stand when a round has just been done, in whichever hook the checkpoint is taken.
+
+    A run is over when its rounds are done, not when it was told to stop or ``limit_train_batches`` was reached: another one may go on.
+    """
+    epoch, batch = copy.deepcopy(loops["epoch_progress"]), copy.deepcopy(loops["epoch_loop.batch_progress"])
+    batch["is_last_batch"] = False
+    for counter in ("total", "current"):
+        epoch[counter]["processed"] = epoch[counter]["completed"] = epoch[counter]["started"] - 1
+        batch[counter]["completed"] = batch[counter]["processed"] - 1
+    return {"epoch_progress": epoch, "epoch_loop.batch_progress": batch}

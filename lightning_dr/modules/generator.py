@@ -53,7 +53,7 @@ class GeneratorModule(RoleModule):
         super().__init__(lora, optimizer, sampling, objective, max_grad_norm, adapter_path)
         if max_items < 1:
             raise ValueError(f"`max_items` must be at least 1, got {max_items}.")
-        self.template = load_template(template, needed=["prompt"], usual=["responses"])
+        self.template = load_template(template, needed=["prompt"], usual=["responses"], optional=["max_items"])
         self.example_questions = example_questions(self.template)
         self.max_items = max_items
         if duplicate_items not in ("reject", "mask"):

@@ -44,6 +44,8 @@ class LLMVerifier(nn.Module):
         self.verdict = verdict
         self.min_mass = min_mass
         self.template = load_template(template, needed=["response", "question"], usual=["prompt"])
+        if sum(text.count("{question}") for _, text in self.template.sections) > 1:
+            raise ValueError(f"Template {self.template.name!r} must use {{question}} once: what stands before it is shared by all questions.")
         self.own = backbone
         self.metrics: dict[str, float] = {}
 
@@ -80,7 +82,10 @@ class LLMVerifier(nn.Module):
 
     def tree(self, prompt: Prompt, response: str, questions: Sequence[str]) -> Tree:
         """x and y as the prefix, the questions as branches that end where the answer begins."""
-        messages = self.template.render(prompt=render_conversation(prompt.messages), response=response, question=QUESTION)
-        prefix, _, ending = self.backbone.render(messages).rpartition(QUESTION)
+        values = {"prompt": render_conversation(prompt.messages), "response": response}
+        marker = QUESTION
+        while marker in self.backbone.without_special_tokens(values["prompt"] + response):
+            marker += "?"
+        prefix, _, ending = self.backbone.render(self.template.render(**values, question=marker)).partition(marker)
         clean = [self.backbone.without_special_tokens(question) for question in questions]
         return Tree(self.backbone.tokenize(prefix), tuple(self.backbone.tokenize(question + ending) for question in clean))

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from tests.conftest import fit, same, states, toy_data, toy_module, trainer
 from tests.modules.test_coevolution import Watch
 
@@ -149,6 +151,22 @@ class TestStaleEvaluator:
         rest = run(4, "rest", tmp_path / "part" / "checkpoints" / "round-00002" / "trainer.ckpt")
         assert same(states(whole)[0]["policy"], states(rest)[0]["policy"])
 
+    def test_a_resumed_run_must_keep_the_arguments_of_what_it_holds(self, tmp_path):
+        fit(built(rounds=2), tmp_path, [StaleEvaluator(freeze_at=1), AdapterCheckpoint()])
+        checkpoint = tmp_path / "checkpoints" / "round-00002" / "trainer.ckpt"
+        for kwargs in ({"freeze_at": 3}, {"lag": 1}):
+            with pytest.raises(ValueError, match=r"must have the arguments of the run .* freeze_at=1 and lag=None, got"):
+                fit(built(rounds=4), tmp_path, [StaleEvaluator(**kwargs)], ckpt_path=checkpoint)
+
+    def test_validated_from_its_checkpoint_and_then_trained_on(self, tmp_path):
+        fit(built(rounds=2), tmp_path, [StaleEvaluator(freeze_at=1), AdapterCheckpoint()])
+        checkpoint = tmp_path / "checkpoints" / "round-00002" / "trainer.ckpt"
+        module = built(rounds=3)
+        made = trainer(tmp_path, [StaleEvaluator(freeze_at=1)], limit_val_batches=1)
+        made.validate(module, datamodule=toy_data(), ckpt_path=checkpoint, weights_only=False)
+        made.fit(module, datamodule=toy_data(), ckpt_path=checkpoint)
+        assert module.round == 3
+
     @pytest.mark.parametrize("kwargs", [{}, {"freeze_at": 1, "lag": 1}, {"freeze_at": -1}, {"lag": 0}])
     def test_bad_arguments(self, kwargs):
         with pytest.raises(ValueError, match="must be"):
@@ -256,6 +274,37 @@ class TestCheckpointSwap:
         assert seen
         assert all(seen)
         assert not same(module.policy.role_state(), want["policy"])
+
+    @pytest.mark.parametrize("role", ["policy", "generator", "evaluator"])
+    def test_a_validation_before_the_fit(self, role, saved, tmp_path):
+        folder, _ = saved
+        swap = CheckpointSwap(role, str(folder / ("policy" if role == "policy" else "generator")), validation=True)
+        runs = []
+        for validated in (False, True):
+            torch.manual_seed(9)
+            runs.append(built())
+            made = trainer(tmp_path, [swap], limit_val_batches=1)
+            if validated:
+                made.validate(runs[-1], datamodule=toy_data())
+            torch.manual_seed(10)
+            made.fit(runs[-1], datamodule=toy_data())
+        assert all(same(one.role_state(), other.role_state()) for one, other in zip(runs[0].roles.values(), runs[1].roles.values(), strict=True))
+
+    def test_not_beside_a_stale_evaluator(self, saved, tmp_path):
+        folder, _ = saved
+        pair = [StaleEvaluator(freeze_at=0), CheckpointSwap("evaluator", str(folder / "generator"), at_round=1)]
+        for callbacks in (pair, pair[::-1]):
+            with pytest.raises(ValueError, match="must not be in one run"):
+                fit(built(), tmp_path, callbacks)
+
+    def test_a_run_that_is_done_says_so(self, saved, tmp_path, caplog):
+        folder, _ = saved
+        module = built(rounds=2)
+        fit(module, tmp_path, [CheckpointSwap("evaluator", str(folder / "generator"), at_round=1)], ckpt_path=folder / "trainer.ckpt")
+        assert module.round == 2
+        assert "All 2 rounds of `model.schedule` are done" in caplog.text
+        with pytest.raises(ValueError, match="`at_round` must be less than the 2 rounds of `model.schedule`, got 2"):
+            fit(built(rounds=2), tmp_path, [CheckpointSwap("evaluator", str(folder / "generator"), at_round=2)], ckpt_path=folder / "trainer.ckpt")
 
     def test_swapped_back_when_validation_fails(self, saved, tmp_path):
         folder, _ = saved
@@ -388,6 +437,34 @@ class TestAdapterCheckpoint:
         whole = built(rounds=5)
         fit(whole, tmp_path)
         assert rest.round == 5
+        assert same(rest.policy.role_state(), whole.policy.role_state())
+
+    @pytest.mark.parametrize("hook", ["on_validation_end", "on_validation_start", "on_train_batch_end"])
+    @pytest.mark.parametrize("how", ["should_stop", "received_sigterm"])
+    def test_told_to_stop_in_a_validation_or_between_two_rounds(self, hook, how, tmp_path):
+        def stop(self, trainer, module, *args):
+            if module.round == 4:
+                setattr(trainer if how == "should_stop" else trainer._signal_connector, how, True)
+
+        options = {"limit_val_batches": 1, "val_check_interval": 2}
+        torch.manual_seed(4)
+        # a plain callback before the checkpoint, or after it as Ctrl-C between two rounds would be
+        saver = [AdapterCheckpoint(every_n_rounds=3)]
+        stopper = [type("Stop", (DRCallback if hook != "on_train_batch_end" else Checkpoint,), {hook: stop})()]
+        run = lambda: fit(built(rounds=6), tmp_path, [*saver, *stopper], **options)  # noqa: E731
+        if how == "received_sigterm":
+            with pytest.raises(SIGTERMException):
+                run()
+        else:
+            run()
+        assert sorted(folder.name for folder in (tmp_path / "checkpoints").iterdir()) == ["round-00003", "round-00004"]
+        rest, watch = built(rounds=6), Watch()
+        fit(rest, tmp_path, [watch], ckpt_path=tmp_path / "checkpoints" / "round-00004" / "trainer.ckpt", **options)
+        torch.manual_seed(4)
+        whole = built(rounds=6)
+        fit(whole, tmp_path / "whole", **options)
+        assert watch.batches == [4, 5]
+        assert rest.round == 6
         assert same(rest.policy.role_state(), whole.policy.role_state())
 
     def test_another_library_can_load_the_adapter(self, tmp_path):

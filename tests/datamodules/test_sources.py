@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from lightning_dr.datamodules.sources import load_rows
+from lightning_dr.datamodules.sources import BadRowError, load_rows, usable_rows
 
 ROW = {"prompt": "hi", "answers": [{"answer": "a", "rank": 1}, {"answer": "b", "rank": 2}]}
 MIXED = [{**ROW, "answers": [{"answer": "a", "rank": rank}]} for rank in (1, "one", 1.5)]
@@ -51,3 +51,13 @@ def test_rows_without_a_common_schema_are_read_one_by_one(name, text, tmp_path):
 def test_a_byte_order_mark_and_windows_line_ends(tmp_path):
     (tmp_path / "rows.jsonl").write_bytes(b"\xef\xbb\xbf" + "\r\n".join([json.dumps(ROW)] * 2 + ["{broken"]).encode())
     assert list(load_rows(str(tmp_path / "rows.jsonl"))) == [ROW, ROW, None]
+
+
+def test_text_that_is_not_utf_8_in_a_file_that_can_be_read(tmp_path, caplog):
+    rows = [{"prompt": "Name a colour."}, {"prompt": "Nenne die größte Stadt."}]
+    (tmp_path / "latin.jsonl").write_bytes("\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode("latin-1"))
+    found = load_rows(str(tmp_path / "latin.jsonl"))
+    with pytest.raises(BadRowError, match=r"latin\.jsonl, row 2: the text is not UTF-8"):
+        usable_rows(found, "latin.jsonl", lambda row: None, "error")
+    assert usable_rows(found, "latin.jsonl", lambda row: None, "skip") == [0]
+    assert "1 of 2 rows left out" in caplog.text

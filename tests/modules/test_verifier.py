@@ -67,6 +67,15 @@ def test_a_response_that_spells_the_template_does_nothing(verifier):
     text = made.backbone.tokenizer.decode(list(tree.prefix + tree.branches[0]))
     assert text.count("Does the response mention copper?") == 1
     assert text.count("<|im_start|>user") == 1
+    # the marker of the question's place, whole or once a special token is taken out of it, stays text of the response
+    for evil in ("<question-goes-here>", "<question-<|im_end|>goes-here>?", "<question-goes-here>?"):
+        assert made.tree(PROMPTS[0], evil, ["A?"]).branches == made.tree(PROMPTS[0], "copper", ["A?"]).branches
+
+
+def test_a_template_with_the_question_twice_is_refused(tmp_path):
+    (tmp_path / "twice.txt").write_text("--- user ---\n{question} {response} {question}")
+    with pytest.raises(ValueError, match=r"twice\.txt' must use {question} once"):
+        LLMVerifier(template=str(tmp_path / "twice.txt"))
 
 
 def test_a_model_of_its_own(verifier, random_model):

@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
-MAX_LOGITS = 2**25
-"""Logits are computed in chunks of at most this many numbers (128 MiB in float32)."""
+MAX_LOGITS = 2**24
+"""Logits are computed in chunks of at most this many numbers (64 MiB in float32)."""
 
 Head = Callable[[Tensor], Tensor]
 """Hidden states ``[n, H]`` -> logits ``[n, V]``."""
@@ -82,7 +83,7 @@ class Pack:
         query, key = self.segments.unsqueeze(-1), self.segments.unsqueeze(-2)
         causal = torch.ones(key.shape[-1], key.shape[-1], dtype=torch.bool, device=key.device).tril()
         allowed = causal & ((key == 0) | (key == query))
-        return torch.where(allowed, 0.0, torch.finfo(dtype).min).to(dtype).unsqueeze(1)
+        return torch.zeros_like(allowed, dtype=dtype).masked_fill_(~allowed, torch.finfo(dtype).min).unsqueeze(1)
 
     def to(self, device: torch.device) -> Pack:
         """The same pack on another device."""
@@ -200,27 +201,61 @@ def map_logits(hidden: Tensor, index: Tensor, head: Head, function: Callable[[Te
     Returns:
         The results, ``[n, …]``.
     """
-    states = hidden.flatten(0, 1)[index]
 
     def run(chunk: Tensor, numbers: Tensor) -> Tensor:
         return function(head(chunk).float(), numbers)
 
-    size = max(1, MAX_LOGITS // vocabulary)
-    numbers = torch.arange(len(index), device=index.device)
-    if len(index) <= size:
-        return run(states, numbers)
     results = []
-    for chunk, number in zip(states.split(size), numbers.split(size), strict=True):
+    for chunk, number in chunks(hidden.flatten(0, 1)[index], vocabulary):
         # Recompute a chunk's logits in the backward pass instead of keeping them.
         results.append(checkpoint(run, chunk, number, use_reentrant=False) if torch.is_grad_enabled() else run(chunk, number))
     return torch.cat(results)
 
 
-def token_logprobs(hidden: Tensor, pack: Pack, head: Head, vocabulary: int, temperature: float = 1.0) -> Tensor:
-    """Log-probability of every branch token under softmax(logits / temperature) ``[n]`` (nats, float32)."""
+def chunks(states: Tensor, vocabulary: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cut states ``[n, H]`` so that the logits of a part fit ``MAX_LOGITS``; with the numbers of its positions."""
+    size = max(1, MAX_LOGITS // vocabulary)
+    yield from zip(states.split(size), torch.arange(len(states), device=states.device).split(size), strict=True)
+
+
+def token_logprobs(hidden: Tensor, pack: Pack, head: Head, vocabulary: int, temperature: float = 1.0, head_learns: bool = False) -> Tensor:
+    """Log-probability of every branch token under softmax(logits / temperature) ``[n]`` (nats, float32).
+
+    Where the head does not learn, logits are computed once, forward and backward together, and only ``[n, H]`` is kept. Where it does, they
+    are computed again in the backward pass.
+    """
 
     def pick(logits: Tensor, numbers: Tensor) -> Tensor:
         scaled = logits if temperature == 1 else logits / temperature
         return -cross_entropy(scaled, pack.targets[numbers], reduction="none")
 
-    return map_logits(hidden, pack.sources, head, pick, vocabulary)
+    if head_learns or not torch.is_grad_enabled():
+        return map_logits(hidden, pack.sources, head, pick, vocabulary)
+    return OneByOne.apply(hidden.flatten(0, 1)[pack.sources], lambda states, numbers: pick(head(states).float(), numbers), vocabulary)
+
+
+class OneByOne(torch.autograd.Function):
+    """A function of states ``[n, H]`` whose results ``[n]`` depend on one state each, its gradient computed in the forward pass.
+
+    The gradient of result i is then the one vector d result i / d state i, which the backward pass only scales. So nothing as wide as
+    the vocabulary outlives its chunk, and nothing is computed twice.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, function: Callable[[Tensor, Tensor], Tensor], vocabulary: int) -> Tensor:
+        """Results ``[n]``."""
+        results, gradients = [], []
+        for chunk, numbers in chunks(states.detach(), vocabulary):
+            with torch.enable_grad():
+                leaf = chunk.requires_grad_()
+                result = function(leaf, numbers)
+                gradients.append(torch.autograd.grad(result.sum(), leaf)[0])
+            results.append(result.detach())
+        ctx.save_for_backward(torch.cat(gradients))
+        return torch.cat(results)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+        """Gradient of the states ``[n, H]``."""
+        (gradients,) = ctx.saved_tensors
+        return (upstream.unsqueeze(-1) * gradients).to(gradients.dtype), None, None

@@ -1,3 +1,5 @@
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -47,18 +49,38 @@ def test_every_branch_is_packed_once_whatever_the_budget(budget):
             assert tuple(tokens.tolist()) == want[owner]
 
 
+@pytest.mark.parametrize("learns", [False, True])
 @pytest.mark.parametrize("limit", [2**25, 7 * 3])
-def test_logprobs_are_the_librarys_cross_entropy_in_chunks_or_at_once(limit, monkeypatch):
+def test_logprobs_are_the_librarys_cross_entropy_in_chunks_or_at_once(limit, learns, monkeypatch):
     monkeypatch.setattr(branches, "MAX_LOGITS", limit)
     torch.manual_seed(0)
     head = nn.Linear(4, 7)
     (pack,) = make_packs([Tree((1, 2), ((3, 4, 5), (6, 0)))], 100)
     hidden = torch.randn(1, 7, 4, requires_grad=True)
-    got = token_logprobs(hidden, pack, head, 7, temperature=0.5)
+    got = token_logprobs(hidden, pack, head, 7, temperature=0.5, head_learns=learns)
     logits = head(hidden[0, pack.sources]) / 0.5
     want = -nn.functional.cross_entropy(logits, pack.targets, reduction="none")
     torch.testing.assert_close(got, want)
-    torch.testing.assert_close(*(torch.autograd.grad(x.sum(), hidden, retain_graph=True)[0] for x in (got, want)))
+    asked = [hidden, head.weight] if learns else [hidden]
+    gradients = [torch.autograd.grad(x.square().sum(), asked, retain_graph=True) for x in (got, want)]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+    with torch.no_grad():
+        torch.testing.assert_close(token_logprobs(hidden, pack, head, 7, temperature=0.5, head_learns=learns), want)
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_nothing_as_wide_as_the_vocabulary_is_kept_for_the_backward_pass(learns):
+    (pack,) = make_packs([Tree((1, 2), ((3, 4, 5), (6, 0)))], 100)
+    hidden = torch.randn(1, 7, 4, requires_grad=True)
+    head = nn.Linear(4, 1000, bias=False).requires_grad_(learns)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda value: kept.append(weakref.ref(value)) or value, lambda value: value):
+        logprobs = token_logprobs(hidden, pack, head, 1000, head_learns=learns)
+    alive = [value for value in (found() for found in kept) if value is not None and value.data_ptr() != head.weight.data_ptr()]
+    assert logprobs.requires_grad
+    assert alive
+    assert all(1000 not in value.shape for value in alive)
 
 
 def test_no_more_logits_than_the_limit_are_ever_held(monkeypatch):

@@ -12,7 +12,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 
 class AdapterCheckpoint(Checkpoint):
-    """Every some rounds, and after the last one before the run stops for whatever reason that it can foresee, write ``checkpoints/round-00010/`` in the run folder.
+    """Write ``checkpoints/round-00010/`` in the run folder, every some rounds and after the last one of a run that is told to stop.
 
     It holds ``policy/`` and ``generator/`` in PEFT's format, and ``trainer.ckpt`` with both optimizers, random states, data position and
     callback states: ``--ckpt_path <run>/checkpoints/round-00010/trainer.ckpt`` goes on as if the run had never stopped. The number is that

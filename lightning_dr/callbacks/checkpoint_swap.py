@@ -20,7 +20,8 @@ class CheckpointSwap(DRCallback):
     Args:
         role: Whose place it takes.
         path: Folder of the saved adapter, such as ``<run>/checkpoints/round-00010/generator``.
-        at_round: Swap at the start of this round, for good. Of several evaluators the one with the latest round that has come scores the policy.
+        at_round: Swap at the start of this round, for good. Of several evaluators the one with the latest round that has come scores the
+            policy.
         validation: Swap for each validation only, and back after it.
     """
 

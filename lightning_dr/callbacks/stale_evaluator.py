@@ -18,7 +18,8 @@ ADAPTER = "stale_evaluator"
 class StaleEvaluator(DRCallback):
     """The policy's scores come from an old generator: frozen from a round on, or always some rounds behind.
 
-    The live generator still writes, and learns from, its own rubrics. Whatever is held is kept in checkpoints; the live evaluator is back after the run.
+    The live generator still writes, and learns from, its own rubrics. Whatever is held is kept in checkpoints; the live evaluator is back
+    after the run.
 
     Args:
         freeze_at: From this round on the evaluator stays what the generator was at its start (0: untrained).
@@ -44,7 +45,9 @@ class StaleEvaluator(DRCallback):
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Refuse a round that never comes, and a generator without an adapter: an old copy of a whole model is not held."""
         if pl_module.generator.adapter is None:
-            raise ValueError("`StaleEvaluator` must have a generator with a LoRA adapter, got a fully trained one. Set `model.generator.lora`.")
+            raise ValueError(
+                "`StaleEvaluator` must have a generator with a LoRA adapter, got a fully trained one. Set `model.generator.lora`."
+            )
         if self.freeze_at is not None and not self._held:
             check_round_ahead("freeze_at", self.freeze_at, pl_module)
         if self.lag is not None and self.lag >= pl_module.num_rounds:

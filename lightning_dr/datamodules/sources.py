@@ -102,7 +102,9 @@ def parse_array(text: str, file: Path) -> list[Any]:
     try:
         rows = json.loads(text) if text.strip() else []
     except json.JSONDecodeError as error:
-        raise ValueError(f"{file}, line {error.lineno}, column {error.colno}: {error.msg}. A .json file must be an array of rows.") from error
+        raise ValueError(
+            f"{file}, line {error.lineno}, column {error.colno}: {error.msg}. A .json file must be an array of rows."
+        ) from error
     if not isinstance(rows, list):
         raise ValueError(f"{file} must be an array of rows, got a JSON {type(rows).__name__}.")
     return rows

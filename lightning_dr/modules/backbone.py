@@ -23,9 +23,11 @@ from ..branches import Pack, Tree
 from ..records import Message
 from .branch_attention import NAME as BRANCHES
 from .branch_attention import layout_of
+from .decoding import CopiedPrefix, Decoding, SharedPrefix
 from .loading import BackboneConfig, load_base
+from .random_state import seeded
 from .sampling import Sample, SamplingConfig, sample
-from .self_check import PackingCheck, check_packing
+from .self_check import PackingCheck, check_packing, check_sharing
 
 
 class Backbone(nn.Module):
@@ -46,7 +48,9 @@ class Backbone(nn.Module):
         if not self.tokenizer.chat_template:
             raise ValueError(f"The tokenizer of {config.name_or_path!r} has no chat template. Use an instruction-tuned model.")
         if trainable and config.quantization is not None:
-            raise ValueError("`quantization` must be null for a role without `lora`: a quantised base can't be trained. Give it a LoRA config.")
+            raise ValueError(
+                "`quantization` must be null for a role without `lora`: a quantised base can't be trained. Give it a LoRA config."
+            )
         self.model: PreTrainedModel | PeftModel = load_base(config)
         if config.gradient_checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -143,7 +147,9 @@ class Backbone(nn.Module):
         given = {key: tuple(value.shape) for key, value in state.items()}
         if own != given:
             odd = sorted(set(own.items()) ^ set(given.items()))[:2]
-            raise ValueError(f"The saved adapter must fit adapter {name!r}, but they differ at {odd}. Use the LoRA config it was trained with.")
+            raise ValueError(
+                f"The saved adapter must fit adapter {name!r}, but they differ at {odd}. Use the LoRA config it was trained with."
+            )
         set_peft_model_state_dict(self.model, dict(state), adapter_name=name)
         self._own_grads()
 
@@ -238,7 +244,9 @@ class Backbone(nn.Module):
     def special_tokens(self) -> re.Pattern[str]:
         """Matches every special token: those with a name (BOS, …), and those that a chat template marks turns with."""
         added = {token.content for token in self.tokenizer.added_tokens_decoder.values() if token.special}
-        return re.compile("|".join(re.escape(token) for token in sorted(added | set(self.tokenizer.all_special_tokens), key=len, reverse=True)))
+        return re.compile(
+            "|".join(re.escape(token) for token in sorted(added | set(self.tokenizer.all_special_tokens), key=len, reverse=True))
+        )
 
     def without_special_tokens(self, text: str) -> str:
         """A response that spells out a turn marker must not open a turn, nor when the removal of one makes another."""
@@ -289,7 +297,8 @@ class Backbone(nn.Module):
 
     def token_logprobs(self, pack: Pack, temperature: float = 1.0) -> Tensor:
         """Log-probability of every branch token of a pack ``[n]``."""
-        return branches.token_logprobs(self.hidden(pack), pack, self.head, self.vocabulary, temperature)
+        learns = any(parameter.requires_grad for parameter in self.base.get_output_embeddings().parameters())
+        return branches.token_logprobs(self.hidden(pack), pack, self.head, self.vocabulary, temperature, learns)
 
     def map_end_logits(self, pack: Pack, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply a function to the next-token logits ``[c, V]`` after each branch of a pack: ``[branches, …]``."""
@@ -307,19 +316,39 @@ class Backbone(nn.Module):
     def sample(self, prefixes: Sequence[Sequence[int]], num: int, config: SamplingConfig, adapter: str | None) -> list[list[Sample]]:
         """``num`` continuations of each prefix, as many prefixes at a time as the budgets allow."""
         out: list[list[Sample]] = []
+        newline_ids = self.newline_ids if config.max_lines is not None else ()
         with self.active(adapter) as model:
-            for group in self._sampling_groups(prefixes, num, config.max_new_tokens):
-                newline_ids = self.newline_ids if config.max_lines is not None else ()
-                out += sample(cast(PreTrainedModel, model.base_model), self.head, group, num, config, self.eos_ids, newline_ids)
+            kind = self.decoding(max(map(len, prefixes)) + config.max_new_tokens)
+            for group in self._sampling_groups(prefixes, num, config.max_new_tokens, kind is SharedPrefix):
+                out += sample(cast(PreTrainedModel, model.base_model), self.head, group, num, config, self.eos_ids, newline_ids, kind)
         return out
 
-    def _sampling_groups(self, prefixes: Sequence[Sequence[int]], num: int, new: int) -> Iterator[list[Sequence[int]]]:
+    def decoding(self, length: int) -> type[Decoding]:
+        """How prefixes are held while sampling sequences of at most ``length`` tokens."""
+        limit = self.packing.max_shared_row
+        shared = self.config.attn_implementation == BRANCHES and (limit is None or length <= limit) and self.shares_keys
+        return SharedPrefix if shared else CopiedPrefix
+
+    @cached_property
+    def shares_keys(self) -> bool:
+        """Whether this model takes keys that continuations share, found out when it first samples."""
+        with torch.no_grad(), self._untouched(), seeded(0, self.device):
+            return check_sharing(
+                lambda prefix, num, config: sample(
+                    cast(PreTrainedModel, self.base.base_model), self.head, [prefix], num, config, (), kind=SharedPrefix
+                )[0],
+                lambda pack: self.token_logprobs(pack.to(self.device)),
+                self.vocabulary,
+                torch.finfo(self.base.dtype).eps,
+            )
+
+    def _sampling_groups(self, prefixes: Sequence[Sequence[int]], num: int, new: int, shared: bool) -> Iterator[list[Sequence[int]]]:
         group: list[Sequence[int]] = []
         for prefix in prefixes:
             width = max(map(len, [*group, prefix]))
             size = len(group) + 1
-            full = size * width > self.config.max_tokens_per_pass or size * num * (width + new) > self.config.max_cached_tokens
-            if group and full:
+            cached = size * (width + num * new if shared else num * (width + new))
+            if group and (size * width > self.config.max_tokens_per_pass or cached > self.config.max_cached_tokens):
                 yield group
                 group = []
             group.append(prefix)

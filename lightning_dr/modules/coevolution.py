@@ -101,7 +101,8 @@ class CoEvolutionModule(LightningModule):
         trainer = self.trainer
         if trainer.max_steps != -1 and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             raise ValueError(
-                f"`trainer.max_steps` must be -1, got {trainer.max_steps}: it counts the steps of both roles. Set the rounds in `model.schedule`."
+                f"`trainer.max_steps` must be -1, got {trainer.max_steps}: it counts the steps of both roles. "
+                "Set the rounds in `model.schedule`."
             )
         if trainer.precision != "32-true":
             raise ValueError(
@@ -109,7 +110,9 @@ class CoEvolutionModule(LightningModule):
                 "Set the precision of the base in `model.backbone.dtype` or `model.backbone.quantization`."
             )
         if trainer.world_size > 1:
-            raise ValueError(f"`trainer.devices` must be 1, got {trainer.world_size} processes. Training on several devices is not supported.")
+            raise ValueError(
+                f"`trainer.devices` must be 1, got {trainer.world_size} processes. Training on several devices is not supported."
+            )
 
     @property
     def roles(self) -> dict[str, RoleModule]:
@@ -208,7 +211,9 @@ class CoEvolutionModule(LightningModule):
                     totals[key] = merge(totals.get(key, 0.0), value.item())
         norm = torch.nn.utils.clip_grad_norm_(role.role_parameters().values(), role.max_grad_norm or math.inf).item()
         if not math.isfinite(norm):
-            raise FloatingPointError(f"Round {self.round}: the gradient of the {role.role} is {norm}. Lower its learning rate or use float32.")
+            raise FloatingPointError(
+                f"Round {self.round}: the gradient of the {role.role} is {norm}. Lower its learning rate or use float32."
+            )
         optimizer.step()
         optimizer.zero_grad()
         return totals | {"grad_norm": norm}

@@ -119,7 +119,9 @@ def example_questions(template: Template) -> set[str]:
             try:
                 found |= {normalise_question(question) for question in parse_rubric(text).questions}
             except RubricParseError as error:
-                raise ValueError(f"Template {template.name!r}: an assistant section must be a rubric, or the prefill at the end. {error}") from error
+                raise ValueError(
+                    f"Template {template.name!r}: an assistant section must be a rubric, or the prefill at the end. {error}"
+                ) from error
     return found
 
 

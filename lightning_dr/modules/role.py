@@ -28,8 +28,8 @@ class RoleModule(LightningModule):
     """A trained role. It returns metrics; the parent module logs them.
 
     Args:
-        lora: Arguments of ``peft.LoraConfig`` (``alpha`` and ``dropout`` are short for ``lora_alpha`` and ``lora_dropout``). ``None`` trains
-            a full copy of the base instead, with no adapter.
+        lora: Arguments of ``peft.LoraConfig`` (``alpha`` and ``dropout`` are short for ``lora_alpha`` and ``lora_dropout``). ``None``
+            trains a full copy of the base instead, with no adapter.
         optimizer: Makes the optimizer from the role's own parameters.
         sampling: Temperature and length limit.
         objective: Clip bounds, KL weight, aggregation.
@@ -50,7 +50,9 @@ class RoleModule(LightningModule):
     ) -> None:
         super().__init__()
         if lora is None and adapter_path is not None:
-            raise ValueError("`adapter_path` must be null for a role without `lora`, got a path. Name the LoRA config of the saved adapter.")
+            raise ValueError(
+                "`adapter_path` must be null for a role without `lora`, got a path. Name the LoRA config of the saved adapter."
+            )
         if max_grad_norm is not None and not max_grad_norm > 0:
             raise ValueError(f"`max_grad_norm` must be positive or null, got {max_grad_norm}.")
         self.lora = lora
@@ -156,5 +158,7 @@ def read_adapter(folder: str | Path, role: str) -> dict[str, Tensor]:
     note = folder / ROLE_FILE
     saved_by = json.loads(note.read_text(encoding="utf-8"))["role"] if note.is_file() else role
     if saved_by != role:
-        raise ValueError(f"The adapter in {str(folder)!r} must be of a {role}, but a {saved_by} saved it. If that is meant, remove {note.name} there.")
+        raise ValueError(
+            f"The adapter in {str(folder)!r} must be of a {role}, but a {saved_by} saved it. If that is meant, remove {note.name} there."
+        )
     return load_peft_weights(str(folder), device="cpu")

@@ -1,4 +1,4 @@
-"""Sample continuations: the prefix is computed once and its cache is shared by its continuations."""
+"""Sample continuations of prefixes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
-from transformers import DynamicCache, PreTrainedModel
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from .decoding import CopiedPrefix, Decoding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +25,9 @@ class SamplingConfig:
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
-            raise ValueError(f"`temperature` must be positive, got {self.temperature}. For near-greedy sampling use a small one such as 0.01.")
+            raise ValueError(
+                f"`temperature` must be positive, got {self.temperature}. For near-greedy sampling use a small one such as 0.01."
+            )
         if self.max_new_tokens < 1:
             raise ValueError(f"`max_new_tokens` must be at least 1, got {self.max_new_tokens}.")
         if self.max_lines is not None and self.max_lines < 1:
@@ -39,17 +43,6 @@ class Sample:
     finished: bool
 
 
-def left_pad(sequences: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Token ids and attention mask ``[B, T]``; the mask comes from lengths, never from token values."""
-    width = max(map(len, sequences))
-    ids = torch.zeros(len(sequences), width, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for row, sequence in enumerate(sequences):
-        ids[row, width - len(sequence) :] = torch.tensor(sequence)
-        mask[row, width - len(sequence) :] = 1
-    return ids.to(device), mask.to(device)
-
-
 @torch.no_grad()
 def sample(
     decoder: PreTrainedModel,
@@ -59,10 +52,11 @@ def sample(
     config: SamplingConfig,
     eos_ids: Sequence[int],
     newline_ids: Sequence[int] = (),
+    kind: type[Decoding] = CopiedPrefix,
 ) -> list[list[Sample]]:
     """Sample ``num`` continuations of each prefix from the global random state of torch.
 
-    Rows that have ended leave the batch and its cache. The caller puts the model into evaluation mode.
+    Continuations that have ended leave the batch. The caller puts the model into evaluation mode.
 
     Args:
         decoder: The transformer without its head.
@@ -72,20 +66,13 @@ def sample(
         config: Temperature and length limit.
         eos_ids: Every token that ends a continuation.
         newline_ids: Every token that ends a line.
+        kind: How the prefix's cache is held.
 
     Returns:
         ``num`` samples for each of B prefixes.
     """
-    device = next(decoder.parameters()).device
-    ids, mask = left_pad(prefixes, device)
-    cache = DynamicCache(config=decoder.config)
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    hidden = decoder(input_ids=ids, attention_mask=mask, position_ids=positions, cache=cache, use_cache=True).last_hidden_state
-    cache.batch_repeat_interleave(num)
-    state = hidden[:, -1].repeat_interleave(num, dim=0)
-    mask = mask.repeat_interleave(num, dim=0)
-    position = positions[:, -1:].repeat_interleave(num, dim=0)
-
+    decoding = kind(decoder, prefixes, num, config.max_new_tokens)
+    device = decoding.state.device
     rows = len(prefixes) * num
     alive = torch.arange(rows, device=device)
     tokens = torch.zeros(rows, config.max_new_tokens, dtype=torch.long, device=device)
@@ -95,32 +82,38 @@ def sample(
     lines = torch.zeros(rows, dtype=torch.long, device=device)
     stop, newline = (torch.tensor(list(ids), device=device) for ids in (eos_ids, newline_ids))
     for step in range(config.max_new_tokens):
-        logits = head(state).float() / config.temperature
+        logits = head(decoding.state).float() / config.temperature
         distribution = logits.log_softmax(-1)
-        token = torch.multinomial(distribution.exp(), 1)
-        tokens[alive, step] = token.squeeze(-1)
-        logprobs[alive, step] = distribution.gather(-1, token).squeeze(-1)
-        ended = torch.isin(token.squeeze(-1), stop)
+        token = pick(distribution)
+        tokens[alive, step] = token
+        logprobs[alive, step] = distribution.gather(-1, token.unsqueeze(-1)).squeeze(-1)
+        ended = torch.isin(token, stop)
         if config.max_lines is not None:
-            lines[alive] += torch.isin(token.squeeze(-1), newline)
+            lines[alive] += torch.isin(token, newline)
             ended |= lines[alive] >= config.max_lines
         lengths[alive[ended]] = step + 1
         finished[alive[ended]] = True
         if bool(ended.any()):
             keep = (~ended).nonzero().squeeze(-1)
-            alive, token, mask, position = alive[keep], token[keep], mask[keep], position[keep]
+            alive, token = alive[keep], token[keep]
             if len(alive) == 0:
                 break
-            cache.batch_select_indices(keep)
-        if step + 1 == config.max_new_tokens:
-            break
-        mask = nn.functional.pad(mask, (0, 1), value=1)
-        position = position + 1
-        out = decoder(input_ids=token, attention_mask=mask, position_ids=position, cache=cache, use_cache=True)
-        state = out.last_hidden_state[:, -1]
+            decoding.keep(keep)
+        if step + 1 < config.max_new_tokens:
+            decoding.step(token)
 
     flat = [
         Sample(tuple(t[:n]), tuple(p[:n]), f)
         for t, p, n, f in zip(tokens.tolist(), logprobs.tolist(), lengths.tolist(), finished.tolist(), strict=True)
     ]
     return [flat[start : start + num] for start in range(0, rows, num)]
+
+
+def pick(logprobs: Tensor) -> Tensor:
+    """A token of each row ``[n, V]`` by its probability ``[n]``.
+
+    By inversion: one random number a row, where ``torch.multinomial`` draws one a token. A token of probability 0 is never picked.
+    """
+    cumulated = logprobs.double().exp().cumsum(-1)
+    mark = torch.rand(len(logprobs), 1, dtype=torch.float64, device=logprobs.device) * cumulated[:, -1:]
+    return torch.searchsorted(cumulated, mark, right=True).squeeze(-1).clamp(max=logprobs.shape[-1] - 1)

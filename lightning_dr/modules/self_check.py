@@ -1,4 +1,4 @@
-"""Does a model take packed branches? A numeric check, once, before the first pass; no list of architectures."""
+"""Does a model take packed branches and shared keys? A numeric check, once, before the first pass; no list of architectures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..branches import Pack, Tree, make_packs
+from .sampling import Sample, SamplingConfig
 
 SHORT = 48
 """Tokens of the prefix of the first comparison."""
@@ -55,7 +56,8 @@ def check_packing(
     allowed = max(1e-4, 4 * precision * scale)
     if not (difference <= allowed and leak <= precision):
         log.warning(
-            "The model gives other numbers for packed branches (mean difference %.2g nats, leak %.2g): one row per branch, which is slower.",
+            "The model gives other numbers for packed branches (mean difference %.2g nats, leak %.2g): "
+            "one row per branch, which is slower.",
             difference,
             leak,
         )
@@ -64,11 +66,47 @@ def check_packing(
         tried = window + SHORT <= max_tokens
         if not (tried and compare(logprobs, vocabulary, window + SHORT)[0] <= max(1e-4, 3 * difference)):
             log.warning(
-                "The model's sliding window of %d tokens does not hold in packed branches: one row per branch where a row is longer.", window
+                "The model's sliding window of %d tokens does not hold in packed branches: one row per branch where a row is longer.",
+                window,
             )
             return PackingCheck(window, difference, leak)
     log.info("Packed branches give the numbers of single rows: mean difference %.2g nats.", difference)
     return PackingCheck(None, difference, leak)
+
+
+def check_sharing(
+    draw: Callable[[tuple[int, ...], int, SamplingConfig], list[Sample]],
+    logprobs: Callable[[Pack], Tensor],
+    vocabulary: int,
+    precision: float,
+) -> bool:
+    """Whether continuations that were sampled from shared keys have the log-probabilities that rows of their own give them.
+
+    Args:
+        draw: Samples some continuations of a prefix from shared keys.
+        logprobs: Token log-probabilities ``[n]`` of a pack, without gradient.
+        vocabulary: Number of tokens.
+        precision: Machine epsilon of the type that the model computes in.
+    """
+    prefix = walk(vocabulary, SHORT)
+    try:
+        drawn = draw(prefix, 3, SamplingConfig(max_new_tokens=8))
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # whatever a model says that can't take them
+        log.warning("The model takes no shared keys (%s): each continuation has a copy of its prefix's, which is slower.", error)
+        return False
+    rows = joined(logprobs, make_packs([Tree(prefix, tuple(sample.token_ids for sample in drawn))], 10**9, 0))
+    difference = (torch.tensor([value for sample in drawn for value in sample.logprobs]) - rows).abs().mean().item()
+    if difference <= max(1e-4, 4 * precision * rows.abs().mean().item()):
+        return True
+    log.warning("The model samples otherwise from shared keys (mean difference %.2g nats): copies, which is slower.", difference)
+    return False
+
+
+def walk(vocabulary: int, length: int) -> tuple[int, ...]:
+    """Tokens from all over the vocabulary, without touching the random state of training."""
+    return tuple((7 + 7919 * number) % vocabulary for number in range(length))
 
 
 def compare(logprobs: Callable[[Pack], Tensor], vocabulary: int, length: int) -> tuple[float, float, float]:
@@ -76,9 +114,8 @@ def compare(logprobs: Callable[[Pack], Tensor], vocabulary: int, length: int) ->
 
     The last branch repeats the first one: a model that sees both would copy.
     """
-    # A fixed walk through the vocabulary: the random state of training stays as it is.
-    tokens = [(7 + 7919 * number) % vocabulary for number in range(length + 30)]
-    prefix, one, other = tuple(tokens[:length]), tuple(tokens[length : length + 12]), tuple(tokens[length + 12 : length + 24])
+    tokens = walk(vocabulary, length + 24)
+    prefix, one, other = tokens[:length], tokens[length : length + 12], tokens[length + 12 :]
     tree = Tree(prefix, (one, other[:5], one))
     packed, changed, rows = (
         joined(logprobs, make_packs([which], 10**9, limit))

@@ -45,7 +45,9 @@ class LLMVerifier(nn.Module):
         self.min_mass = min_mass
         self.template = load_template(template, needed=["response", "question"], usual=["prompt"])
         if sum(text.count("{question}") for _, text in self.template.sections) > 1:
-            raise ValueError(f"Template {self.template.name!r} must use {{question}} once: what stands before it is shared by all questions.")
+            raise ValueError(
+                f"Template {self.template.name!r} must use {{question}} once: what stands before it is shared by all questions."
+            )
         self.own = backbone
         self.metrics: dict[str, float] = {}
 
@@ -55,9 +57,7 @@ class LLMVerifier(nn.Module):
         self.yes_ids, self.no_ids = yes_no_token_ids(dict(enumerate(self.backbone.pieces)))
 
     @torch.no_grad()
-    def verify(
-        self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]], questions: Sequence[Sequence[str]]
-    ) -> list[Tensor]:
+    def verify(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]], questions: Sequence[Sequence[str]]) -> list[Tensor]:
         """See :meth:`lightning_dr.roles.Verifier.verify`; ``metrics`` then holds the mean and lowest mass on yes and no."""
         trees = [
             self.tree(prompt, response, asked)
@@ -69,7 +69,9 @@ class LLMVerifier(nn.Module):
         answers = torch.empty(count, 2)
         with self.backbone.active(None):
             for pack in self.backbone.packs(trees):
-                found = self.backbone.map_end_logits(pack, lambda logits: torch.stack(verdict_probabilities(logits, self.yes_ids, self.no_ids), -1))
+                found = self.backbone.map_end_logits(
+                    pack, lambda logits: torch.stack(verdict_probabilities(logits, self.yes_ids, self.no_ids), -1)
+                )
                 answers[list(pack.owners)] = found.cpu()
         yes, mass = answers.unbind(-1)
         if count:
@@ -81,7 +83,7 @@ class LLMVerifier(nn.Module):
         return [part.view(rows, columns) for part, (rows, columns) in zip(parts, sizes, strict=True)]
 
     def tree(self, prompt: Prompt, response: str, questions: Sequence[str]) -> Tree:
-        """x and y as the prefix, the questions as branches that end where the answer begins."""
+        """X and y as the prefix, the questions as branches that end where the answer begins."""
         values = {"prompt": render_conversation(prompt.messages), "response": response}
         marker = QUESTION
         while marker in self.backbone.without_special_tokens(values["prompt"] + response):

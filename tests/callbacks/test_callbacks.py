@@ -6,8 +6,6 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.utilities.exceptions import SIGTERMException
-from tests.conftest import fit, same, states, toy_data, toy_module, trainer
-from tests.modules.test_coevolution import Watch
 
 from lightning_dr.callbacks import AdapterCheckpoint, CheckpointSwap, DRCallback, GapMonitor, RubricLogger, RunSummary, StaleEvaluator
 from lightning_dr.callbacks.rubric_logger import rubric_table
@@ -15,6 +13,8 @@ from lightning_dr.callbacks.run_summary import means, summary_sentence
 from lightning_dr.callbacks.stale_evaluator import ADAPTER
 from lightning_dr.modules import Phase
 from lightning_dr.toy import ToyQuality
+from tests.conftest import fit, same, states, toy_data, toy_module, trainer
+from tests.modules.test_coevolution import Watch
 
 STAGES = ["on_responses", "on_rubrics", "on_verdicts", "on_scores", "on_rewards", "on_advantages"]
 
@@ -270,7 +270,13 @@ class TestCheckpointSwap:
 
         torch.manual_seed(9)
         module = built()
-        fit(module, tmp_path, [CheckpointSwap("policy", str(folder / "policy"), validation=True), Look()], limit_val_batches=1, val_check_interval=2)
+        fit(
+            module,
+            tmp_path,
+            [CheckpointSwap("policy", str(folder / "policy"), validation=True), Look()],
+            limit_val_batches=1,
+            val_check_interval=2,
+        )
         assert seen
         assert all(seen)
         assert not same(module.policy.role_state(), want["policy"])
@@ -288,7 +294,9 @@ class TestCheckpointSwap:
                 made.validate(runs[-1], datamodule=toy_data())
             torch.manual_seed(10)
             made.fit(runs[-1], datamodule=toy_data())
-        assert all(same(one.role_state(), other.role_state()) for one, other in zip(runs[0].roles.values(), runs[1].roles.values(), strict=True))
+        assert all(
+            same(one.role_state(), other.role_state()) for one, other in zip(runs[0].roles.values(), runs[1].roles.values(), strict=True)
+        )
 
     def test_not_beside_a_stale_evaluator(self, saved, tmp_path):
         folder, _ = saved
@@ -304,7 +312,12 @@ class TestCheckpointSwap:
         assert module.round == 2
         assert "All 2 rounds of `model.schedule` are done" in caplog.text
         with pytest.raises(ValueError, match="`at_round` must be less than the 2 rounds of `model.schedule`, got 2"):
-            fit(built(rounds=2), tmp_path, [CheckpointSwap("evaluator", str(folder / "generator"), at_round=2)], ckpt_path=folder / "trainer.ckpt")
+            fit(
+                built(rounds=2),
+                tmp_path,
+                [CheckpointSwap("evaluator", str(folder / "generator"), at_round=2)],
+                ckpt_path=folder / "trainer.ckpt",
+            )
 
     def test_swapped_back_when_validation_fails(self, saved, tmp_path):
         folder, _ = saved
@@ -372,7 +385,10 @@ class TestLogging:
         _, watch = self.run(tmp_path, [GapMonitor(ToyQuality())])
         round_ = watch.rounds[0]
         quality = torch.tensor(
-            [[ToyQuality().quality(p, [r.text])[0].item() for r in group] for p, group in zip(round_.batch.prompts, round_.responses, strict=True)]
+            [
+                [ToyQuality().quality(p, [r.text])[0].item() for r in group]
+                for p, group in zip(round_.batch.prompts, round_.responses, strict=True)
+            ]
         )
         gaps = []
         for scores, truth in zip(round_.scores_BK.tolist(), quality.tolist(), strict=True):
@@ -407,7 +423,9 @@ class TestLogging:
         assert json.loads((Path(logger.log_dir) / "summary.json").read_text())["rounds"] == 2
 
     def test_sentence_says_which_way_it_went(self):
-        text = summary_sentence({"start": {"gap/policy": 0.2, "generator/j_disc": 0.1}, "end": {"gap/policy": 0.1, "generator/j_disc": 0.1}})
+        text = summary_sentence(
+            {"start": {"gap/policy": 0.2, "generator/j_disc": 0.1}, "end": {"gap/policy": 0.1, "generator/j_disc": 0.1}}
+        )
         assert "fell from 0.200 to 0.100" in text
         assert "stayed at 0.100" in text
         assert means([{"a": 1.0}, {"a": 3.0, "b": 5.0}]) == {"a": 2.0, "b": 5.0}

@@ -6,8 +6,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from lightning_dr.datamodules import BadRowError, CoEvolutionDataModule, NectarAnchorDataModule, PromptDataModule
-from lightning_dr.datamodules import sources
+from lightning_dr.datamodules import BadRowError, CoEvolutionDataModule, NectarAnchorDataModule, PromptDataModule, sources
 
 SHARED = Path(os.environ.get("LIGHTNING_DR_SHARED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 ONE = "\n\nHuman: {}\n\nAssistant: "
@@ -107,7 +106,12 @@ class TestNectar:
         assert only(path, refusals="drop")[1].answers == ("a", "b")
 
     def test_filters_are_counted_and_not_errors(self, write, caplog):
-        rows = [row(0), row(1, prompt=ONE.format("x" * 50)), row(2, answers=[answer("y" * 50, 1.0), answer("b", 2.0)]), row(3, answers=row()["answers"][:2])]
+        rows = [
+            row(0),
+            row(1, prompt=ONE.format("x" * 50)),
+            row(2, answers=[answer("y" * 50, 1.0), answer("b", 2.0)]),
+            row(3, answers=row()["answers"][:2]),
+        ]
         with caplog.at_level("WARNING"):
             module = nectar(write(rows), max_prompt_chars=20, max_answer_chars=20, min_answers=3)
         assert module.train_rows == [0]

@@ -1,11 +1,13 @@
 import pytest
 import torch
-from tests.conftest import ARCHITECTURES, LORA
 from transformers import AddedToken, AutoModelForCausalLM
 
 from lightning_dr.branches import Tree
 from lightning_dr.modules import Backbone, BackboneConfig, SamplingConfig
+from lightning_dr.modules.decoding import CopiedPrefix, SharedPrefix
 from lightning_dr.modules.loading import resolve_dtype
+from lightning_dr.modules.sampling import sample as sample_from
+from tests.conftest import ARCHITECTURES, LORA
 
 MESSAGES = [{"role": "user", "content": "Write about ocean."}]
 
@@ -120,9 +122,14 @@ class TestAdapters:
 class TestModes:
     def test_rest_is_evaluation_even_after_an_error(self):
         backbone = build()
-        with pytest.raises(RuntimeError, match="boom"), backbone.active("policy", train=True):
-            assert backbone.base.training
-            raise RuntimeError("boom")
+
+        def fail():
+            with backbone.active("policy", train=True):
+                assert backbone.base.training
+                raise RuntimeError("boom")
+
+        with pytest.raises(RuntimeError, match="boom"):
+            fail()
         assert not any(module.training for module in backbone.modules())
 
     def test_lora_dropout_acts_in_training_and_never_in_sampling(self):
@@ -274,11 +281,35 @@ class TestSampling:
     def test_budgets_change_nothing_but_the_grouping(self):
         backbone = build()
         prefixes = [backbone.encode(MESSAGES)] * 5
+        numbers = []
         for budget in (1, 40, 10_000):
             object.__setattr__(backbone.config, "max_cached_tokens", budget)
-            groups = list(backbone._sampling_groups(prefixes, 2, 10))
-            assert sum(map(len, groups)) == 5
-        assert len(groups) == 1
+            for shared in (False, True):
+                groups = list(backbone._sampling_groups(prefixes, 2, 10, shared))
+                assert sum(map(len, groups)) == 5
+                numbers.append(len(groups))
+        assert numbers == [5, 5, 5, 3 if 2 * (len(prefixes[0]) + 20) <= 40 else 5, 1, 1]
+
+    @pytest.mark.parametrize("kind", ARCHITECTURES)
+    def test_a_shared_prefix_gives_what_copies_of_it_give(self, kind, random_model):
+        backbone = build(random_model(kind))
+        scramble(backbone, "policy")
+        prefixes = [tree.prefix for tree in trees_of(backbone)] * 2
+        assert backbone.decoding(100) is SharedPrefix
+        found = []
+        with torch.no_grad(), backbone.active("policy") as model:
+            for decoding in (SharedPrefix, CopiedPrefix):
+                torch.manual_seed(3)
+                # a third of the tokens end a continuation, so that the groups shrink unevenly
+                ends = range(0, backbone.vocabulary, 3)
+                found.append(
+                    sample_from(model.base_model, backbone.head, prefixes, 5, SamplingConfig(max_new_tokens=9), ends, kind=decoding)
+                )
+        flat = [[one for group in groups for one in group] for groups in found]
+        assert [one.token_ids for one in flat[0]] == [one.token_ids for one in flat[1]]
+        assert len({len(one.token_ids) for one in flat[0]}) >= 4
+        for one, other in zip(*flat, strict=True):
+            torch.testing.assert_close(torch.tensor(one.logprobs), torch.tensor(other.logprobs), atol=1e-4, rtol=0)
 
     def test_one_prefill_per_prefix_and_one_token_per_step(self, monkeypatch):
         backbone = build()
@@ -291,6 +322,8 @@ class TestSampling:
 
         monkeypatch.setattr(type(backbone.base.base_model), "forward", spy)
         prefix = backbone.encode(MESSAGES)
+        backbone.decoding(len(prefix) + 4)
+        seen.clear()
         backbone.sample([prefix], 6, SamplingConfig(max_new_tokens=4), "policy")
         assert seen == [(1, len(prefix)), (6, 1), (6, 1), (6, 1)]
 
@@ -315,7 +348,9 @@ def test_nf4_trains_the_adapter_on_the_cpu_and_leaves_the_base(random_model):
     optimizer.step()
     assert all(not torch.equal(before[key], value) for key, value in backbone.adapter_state("policy").items())
     assert all(torch.equal(base[key], value) for key, value in backbone.base.state_dict().items() if "lora_" not in key)
-    four_bit, full = (build(wide, **kwargs).base.get_submodule("model.layers.0.mlp.up_proj") for kwargs in ({"quantization": quantization}, {}))
+    four_bit, full = (
+        build(wide, **kwargs).base.get_submodule("model.layers.0.mlp.up_proj") for kwargs in ({"quantization": quantization}, {})
+    )
     inputs = torch.randn(8, 128)
     with torch.no_grad():
         error = four_bit.base_layer(inputs) - full.base_layer(inputs)

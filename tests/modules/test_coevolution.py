@@ -2,13 +2,13 @@ import math
 
 import pytest
 import torch
-from tests.conftest import fit, same, states, toy_data, toy_module
 
 from lightning_dr.callbacks import AdapterCheckpoint, DRCallback
 from lightning_dr.modules import Phase
 from lightning_dr.modules.schedule import phase_at
 from lightning_dr.objectives import ObjectiveConfig
 from lightning_dr.records import Round
+from tests.conftest import fit, same, states, toy_data, toy_module
 
 
 class Watch(DRCallback):
@@ -109,7 +109,9 @@ class TestNumbers:
             rubrics = module.generator.write(batch.prompts, module.policy.respond(batch.prompts, 4), 3)
             object.__setattr__(module.backbone.config, "max_tokens_per_pass", budget)
             advantages = torch.tensor([[1.0, -0.5, -0.5], [0.2, 0.8, -1.0]])
-            draw = module.generator.make_draw([[d.completion for d in group] for group in rubrics], advantages, torch.ones(2, 3, dtype=torch.bool))
+            draw = module.generator.make_draw(
+                [[d.completion for d in group] for group in rubrics], advantages, torch.ones(2, 3, dtype=torch.bool)
+            )
             with module.generator.learning():
                 for loss, _ in module.generator.losses(draw):
                     loss.backward()
@@ -127,7 +129,10 @@ class TestNumbers:
     def test_with_dropout_the_updates_of_a_draw_compare_the_same_masks(self, tmp_path):
         # without a learning rate nothing changes between the updates, so neither may the ratio
         watch = Watch()
-        still = {"lora": {"r": 4, "alpha": 8, "target_modules": "all-linear", "dropout": 0.5}, "optimizer": lambda p: torch.optim.SGD(p, lr=0.0)}
+        still = {
+            "lora": {"r": 4, "alpha": 8, "target_modules": "all-linear", "dropout": 0.5},
+            "optimizer": lambda p: torch.optim.SGD(p, lr=0.0),
+        }
         module = built(policy=still, schedule=[Phase(rounds=2, policy_updates=3)])
         for parameter in module.policy.role_parameters().values():
             torch.nn.init.normal_(parameter.data, std=0.2)
@@ -183,7 +188,8 @@ class TestSchedule:
             Phase(rounds=0)
 
     @pytest.mark.parametrize(
-        ("kwargs", "message"), [({"max_steps": 5}, r"`trainer\.max_steps` must be -1"), ({"precision": "bf16-true"}, r"`trainer\.precision` must be")]
+        ("kwargs", "message"),
+        [({"max_steps": 5}, r"`trainer\.max_steps` must be -1"), ({"precision": "bf16-true"}, r"`trainer\.precision` must be")],
     )
     def test_trainer_settings_that_would_do_harm_are_refused(self, kwargs, message, tmp_path):
         with pytest.raises(ValueError, match=message):

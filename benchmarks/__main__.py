@@ -44,7 +44,7 @@ def main() -> None:
 def quiet() -> None:
     """The table, and nothing of what libraries say meanwhile."""
     warnings.filterwarnings("ignore")
-    for name in ("bitsandbytes", "lightning.pytorch", "transformers"):
+    for name in ("lightning.pytorch", "transformers"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 

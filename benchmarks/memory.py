@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import torch
 
@@ -52,7 +52,13 @@ def main() -> None:
     if torch.cuda.is_available():
         print(torch.cuda.max_memory_allocated() / 2**30)
     else:
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+        print(resident_peak())
+
+
+def resident_peak() -> float:
+    """The most memory that this process has held (GiB). ``getrusage`` would count the parent's, held by the fork before it became us."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.split("VmHWM:")[1].split()[0]) / 2**20
 
 
 if __name__ == "__main__":

@@ -95,10 +95,14 @@ class Turns(DRCallback):
 
     def __init__(self) -> None:
         self.seconds: tuple[list[dict[str, float]], list[dict[str, float]]] = ([], [])
+        self.peaks: tuple[list[float], list[float]] = ([], [])
+        """GiB on the GPU."""
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Take the other way."""
-        synchronise()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
         self.rows = by_rows(pl_module.backbone)
         if pl_module.round % 2:
             self.rows.__enter__()
@@ -110,6 +114,7 @@ class Turns(DRCallback):
             self.rows.__exit__(None, None, None)
         if module.round > 1:
             self.seconds[module.round % 2].append(dict(round.seconds))
+            self.peaks[module.round % 2].append(torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else math.nan)
 
 
 def adam(params: Any) -> torch.optim.Optimizer:
@@ -170,4 +175,4 @@ def compare(module: CoEvolutionModule, data: LightningDataModule) -> None:
     )
     markdown(["stage", "seconds", "seconds by rows", "times faster"], stages)
     if torch.cuda.is_available():
-        print(f"\nPeak memory: {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB (rounds by rows included).")
+        print(f"\nPeak memory of a round: {max(turns.peaks[0]):.1f} GiB, by rows {max(turns.peaks[1]):.1f} GiB.")

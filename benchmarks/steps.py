@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -24,7 +24,9 @@ class Step:
 
     name: str
     ours: Callable[[], object]
+    """Returns what it has computed; sampling does not, being random."""
     rows: Callable[[], object]
+    """Returns the same."""
     tokens: int
     """Tokens that go through the model our way, a token with gradients counting as two (a frozen base needs no weight gradients)."""
     row_tokens: int
@@ -75,19 +77,23 @@ def verify(backbone: Backbone, prefix: int = 300, items: int = 20, length: int =
     trees = [tree(backbone, prefix, items, length, seed) for seed in range(responses)]
 
     @torch.no_grad()
-    def ours() -> None:
+    def ours() -> Tensor:
+        found: dict[int, Tensor] = {}
         with backbone.active(None):
             for pack in backbone.packs(trees):
-                backbone.map_end_logits(pack, lambda logits: logits[:, :2])
+                found.update(zip(pack.owners, backbone.map_end_logits(pack, lambda logits: logits[:, :2]), strict=True))
+        return torch.stack([found[owner] for owner in sorted(found)])
 
     @torch.no_grad()
-    def rows() -> None:
+    def rows() -> Tensor:
+        found = []
         with backbone.active(None) as model:
             for one in trees:
                 ids, mask = padded(backbone, [one])
                 size = max(1, backbone.config.max_tokens_per_pass // ids.shape[1])
                 for chunk, kept in zip(ids.split(size), mask.split(size), strict=True):
-                    model(input_ids=chunk, attention_mask=kept, use_cache=False, logits_to_keep=1).logits[:, -1, :2]
+                    found.append(model(input_ids=chunk, attention_mask=kept, use_cache=False, logits_to_keep=1).logits[:, -1, :2].float())
+        return torch.cat(found)
 
     return Step(f"verify: {responses} responses, prefix {prefix}, {items} items of {length} tokens", ours, rows, *work(trees))
 
@@ -97,27 +103,29 @@ def update(backbone: Backbone, role: str, prefix: int, branches: int, length: in
     trees = [tree(backbone, prefix, branches, length)]
     parameters = list(backbone.adapter_parameters(role).values())
 
-    def ours() -> None:
+    def ours() -> Tensor:
         with backbone.active(role, train=True):
             for pack in backbone.packs(trees):
                 backbone.token_logprobs(pack).sum().backward()
-        clear(parameters)
+        return take(parameters)
 
-    def rows() -> None:
+    def rows() -> Tensor:
         ids, mask = padded(backbone, trees)
         with backbone.active(role, train=True) as model:
             for chunk, kept in zip(ids.split(ROWS_AT_A_TIME), mask.split(ROWS_AT_A_TIME), strict=True):
                 logits = model(input_ids=chunk, attention_mask=kept, use_cache=False, logits_to_keep=length + 1).logits[:, :-1].float()
-                cross_entropy(logits.flatten(0, 1), chunk[:, -length:].flatten(), reduction="sum").backward()
-        clear(parameters)
+                (-cross_entropy(logits.flatten(0, 1), chunk[:, -length:].flatten(), reduction="sum")).backward()
+        return take(parameters)
 
     return Step(f"{role} update: prefix {prefix}, {branches} × {length} tokens", ours, rows, *work(trees, passes=2))
 
 
-def clear(parameters: Sequence[torch.nn.Parameter]) -> None:
-    """Forget gradients."""
+def take(parameters: Sequence[torch.nn.Parameter]) -> Tensor:
+    """The gradients in one piece; they are forgotten."""
+    gradients = torch.cat([cast(Tensor, parameter.grad).flatten() for parameter in parameters])
     for parameter in parameters:
         parameter.grad = None
+    return gradients
 
 
 def sampling(backbone: Backbone, role: str, prefix: int, num: int, length: int) -> Step:
@@ -145,16 +153,18 @@ def reference(backbone: Backbone, prefix: int, branches: int, length: int) -> St
     trees = [tree(backbone, prefix, branches, length)]
 
     @torch.no_grad()
-    def ours() -> None:
+    def ours() -> Tensor:
+        found: dict[int, Tensor] = {}
         with backbone.active(None):
             for pack in backbone.packs(trees):
-                backbone.token_logprobs(pack)
+                found.update(pack.split(backbone.token_logprobs(pack)))
+        return torch.cat([found[owner] for owner in sorted(found)])
 
     @torch.no_grad()
-    def rows() -> None:
+    def rows() -> Tensor:
         ids, mask = padded(backbone, trees)
         with backbone.active(None) as model:
             logits = model(input_ids=ids, attention_mask=mask, use_cache=False, logits_to_keep=length + 1).logits[:, :-1].float()
-            cross_entropy(logits.flatten(0, 1), ids[:, -length:].flatten(), reduction="none")
+            return -cross_entropy(logits.flatten(0, 1), ids[:, -length:].flatten(), reduction="none")
 
     return Step(f"reference: prefix {prefix}, {branches} × {length} tokens", ours, rows, *work(trees))

@@ -67,6 +67,10 @@ class Batch:
         if len(self.prompts) != len(self.anchors):
             raise ValueError(f"`anchors` must have one entry per prompt, got {len(self.anchors)} for {len(self.prompts)} prompts.")
 
+    def to(self, *args: Any, **kwargs: Any) -> Batch:
+        """The batch itself, which is text: a Trainer asks for it on a device."""
+        return self
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:

@@ -129,10 +129,6 @@ class RoundDataModule(LightningDataModule):
 
     # -- Lightning ------------------------------------------------------------------------------------------------
 
-    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
-        """Leave the batch: it is text, and Lightning can't copy a frozen record."""
-        return batch
-
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
         """The position follows the batch that is trained on, not the one that is prefetched."""
         if self.trainer is not None and self.trainer.training:

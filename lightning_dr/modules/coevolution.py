@@ -131,10 +131,6 @@ class CoEvolutionModule(LightningModule):
 
     # -- training -------------------------------------------------------------------------------------------------
 
-    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
-        """Leave the batch of whatever DataModule: it is text, and Lightning can't copy a frozen record."""
-        return batch
-
     def on_train_start(self) -> None:
         """Say it when there is nothing left to do."""
         if self.round >= self.num_rounds:

@@ -9,11 +9,10 @@ import argparse
 from pathlib import Path
 
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from lightning_dr.modules import BackboneConfig
-from lightning_dr.toy.tokenizer import TEMPLATE
+from lightning_dr.toy.tokenizer import SPECIAL, word_tokenizer
 
 from . import rounds
 from .__main__ import quiet
@@ -25,7 +24,6 @@ NF4 = {
     "bnb_4bit_compute_dtype": "bfloat16",
     "bnb_4bit_use_double_quant": True,
 }
-SPECIAL = ("<|pad|>", "<|unk|>", "<|im_start|>", "<|im_end|>")
 
 
 def main() -> None:
@@ -59,13 +57,7 @@ def write_random(folder: Path, layers: int, width: int, vocabulary: int) -> None
     """A checkpoint of random weights, and a tokenizer that reads back as many tokens as were written."""
     words = [*SPECIAL, "\n", "Yes", "No", " Yes", " No"]
     words += [f" w{number}" for number in range(vocabulary - len(words))]
-    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<|unk|>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r" ?\w+|\n| |[^\w\s]"), behavior="isolated")
-    tokenizer.decoder = decoders.Fuse()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="<|unk|>", pad_token="<|pad|>", eos_token="<|im_end|>",
-        additional_special_tokens=["<|im_start|>"], chat_template=TEMPLATE, clean_up_tokenization_spaces=False,
-    ).save_pretrained(folder)  # fmt: skip
+    word_tokenizer({word: number for number, word in enumerate(words)}, r" ?\w+|\n| |[^\w\s]").save_pretrained(folder)
     config = AutoConfig.for_model(
         "qwen3", hidden_size=width, intermediate_size=3 * width, num_hidden_layers=layers, num_attention_heads=width // 128,
         num_key_value_heads=max(1, width // 512), head_dim=128, vocab_size=vocabulary, tie_word_embeddings=False,

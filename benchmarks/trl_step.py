@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from transformers import AutoModelForCausalLM, TrainerCallback
 
+from lightning_dr.advantages import group_advantages
 from lightning_dr.modules import BackboneConfig, PolicyModule, SamplingConfig
 from lightning_dr.objectives import ObjectiveConfig
+from lightning_dr.records import Message
 
 from .measure import Comparison, clock, markdown, seconds_of
 from .steps import LORA, load
@@ -21,7 +25,7 @@ KL_WEIGHT = 0.01
 class OurStep:
     """One step of the policy: 16 completions, log-probabilities of the reference, one update."""
 
-    def __init__(self, model: str, prompt: list[int], num: int, length: int) -> None:
+    def __init__(self, model: str, prompt: Sequence[Message], num: int, length: int) -> None:
         backbone = load(model, roles=())
         self.policy = PolicyModule(
             LORA,
@@ -31,14 +35,13 @@ class OurStep:
         )
         self.policy.attach(backbone, backbone.config)
         self.optimizer = self.policy.make_optimizer()
-        self.prompt, self.num = prompt, num
+        self.prefix, self.num = backbone.encode(prompt), num
 
     def __call__(self) -> None:
         """Sample and learn."""
-        groups = self.policy.draw_completions([self.prompt], self.num)
+        groups = self.policy.draw_completions([self.prefix], self.num)
         scores = torch.tensor([[float(len(set(completion.token_ids))) for completion in group] for group in groups])
-        advantages = (scores - scores.mean(-1, keepdim=True)) / (scores.std(-1, keepdim=True) + 1e-4)
-        draw = self.policy.make_draw(groups, advantages, torch.ones_like(advantages, dtype=torch.bool))
+        draw = self.policy.make_draw(groups, group_advantages(scores), torch.ones_like(scores, dtype=torch.bool))
         with self.policy.learning():
             for loss, _ in self.policy.losses(draw):
                 loss.backward()
@@ -80,13 +83,9 @@ def run(model: str, repeats: int, num: int = 16, length: int = 48, prompt_words:
     except ImportError as error:
         print(f"\nTRL: left out, it is not installed ({error}). `pip install -e '.[benchmarks]'` installs it.")
         return
-    tokenizer = AutoTokenizer.from_pretrained(model)
     text = " ".join(f"word{number}" for number in range(prompt_words // 2))
     prompt = [{"role": "user", "content": text}]
-    ids = tokenizer(tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True), add_special_tokens=False)[
-        "input_ids"
-    ]
-    ours = OurStep(model, ids, num, length)
+    ours = OurStep(model, prompt, num, length)
     base = AutoModelForCausalLM.from_pretrained(BackboneConfig(name_or_path=model).location, dtype=ours.policy.backbone.base.dtype)
     turns = InTurns(ours)
     with tempfile.TemporaryDirectory() as folder:
@@ -100,14 +99,17 @@ def run(model: str, repeats: int, num: int = 16, length: int = 48, prompt_words:
             reward_funcs=different_letters,
             args=config,
             train_dataset=Dataset.from_list([{"prompt": prompt}] * (num * (repeats + 1))),
-            processing_class=tokenizer,
+            processing_class=ours.policy.backbone.tokenizer,
             peft_config=LoraConfig(r=LORA["r"], lora_alpha=LORA["alpha"], target_modules=LORA["target_modules"], task_type="CAUSAL_LM"),
             callbacks=[turns],
         )
         trainer.train()
     found = Comparison(turns.ours[1:], turns.theirs[1:])
-    print(f"\nPolicy step: sample {num} × {length} tokens after {len(ids)}, reference, update; against TRL {trl.__version__} as shipped.")
+    print(
+        f"\nPolicy step: sample {num} × {length} tokens after {len(ours.prefix)}, reference, update; "
+        f"against TRL {trl.__version__} as shipped."
+    )
     markdown(
         ["", "seconds"],
-        [("lightning_dr", found.seconds), ("TRL", sorted(found.other)[len(found.other) // 2]), ("times faster", found.ratio)],
+        [("lightning_dr", found.seconds), ("TRL", median(found.other)), ("times faster", found.ratio)],
     )

@@ -43,9 +43,8 @@ class GapMonitor(DRCallback):
     def measure(self, round: Round) -> dict[str, float]:
         """The metrics of one round; those that do not exist are left out."""
         scores = round.scores_BK
-        spread = torch.where(torch.isnan(scores), -torch.inf, scores).amax(-1) - torch.where(torch.isnan(scores), torch.inf, scores).amin(
-            -1
-        )
+        highest, lowest = scores.nan_to_num(nan=-torch.inf).amax(-1), scores.nan_to_num(nan=torch.inf).amin(-1)
+        spread = highest - lowest
         found = {
             "gap/saturation": saturation(scores, self.saturation_margin).nanmean(),
             "gap/score_range": spread[torch.isfinite(spread)].mean(),

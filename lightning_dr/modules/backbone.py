@@ -1,4 +1,4 @@
-"""One base model that plays every role: adapters by name, chat text to tokens, and passes through the model.
+"""One base model that plays every role: adapters by name, and passes through the model.
 
 The base is frozen. Each trained role has a LoRA adapter of its own; with the adapters off the same weights are the verifier and
 the KL reference. This file is the only owner of ``requires_grad``: PEFT flips it whenever an adapter is added or made active.
@@ -7,7 +7,6 @@ the KL reference. This file is the only owner of ``requires_grad``: PEFT flips i
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -20,9 +19,9 @@ from transformers import AutoTokenizer, PreTrainedModel
 
 from .. import branches
 from ..branches import Pack, Tree
-from ..records import Message
 from .branch_attention import NAME as BRANCHES
 from .branch_attention import layout_of
+from .chat import ChatText
 from .decoding import CopiedPrefix, Decoding, SharedPrefix
 from .loading import BackboneConfig, load_base
 from .random_state import seeded
@@ -30,7 +29,7 @@ from .sampling import Sample, SamplingConfig, sample
 from .self_check import PackingCheck, check_packing, check_sharing
 
 
-class Backbone(nn.Module):
+class Backbone(ChatText, nn.Module):
     """A causal language model, its tokenizer, and named adapters.
 
     Args:
@@ -196,8 +195,6 @@ class Backbone(nn.Module):
             if train:
                 self.eval()
 
-    # -- text -----------------------------------------------------------------------------------------------------
-
     def _eos_ids(self) -> tuple[int, ...]:
         """Every token that ends a turn: the tokenizer's, the generation config's and the model config's."""
         found = {self.tokenizer.eos_token_id}
@@ -205,55 +202,6 @@ class Backbone(nn.Module):
             value = getattr(config, "eos_token_id", None)
             found |= set(value if isinstance(value, list) else [value])
         return tuple(sorted(found - {None}))
-
-    @cached_property
-    def pieces(self) -> list[str]:
-        """The text of every token."""
-        return self.tokenizer.batch_decode([[token] for token in range(self.vocabulary)])
-
-    @cached_property
-    def newline_ids(self) -> tuple[int, ...]:
-        """Every token that ends a line."""
-        return tuple(token for token, piece in enumerate(self.pieces) if "\n" in piece)
-
-    def render(self, messages: Sequence[Message]) -> str:
-        """Chat messages as the text that the model reads, special tokens of the content taken out.
-
-        A last message of the assistant is continued; after any other one the assistant's turn is opened.
-        """
-        clean = [{**message, "content": self.without_special_tokens(message["content"])} for message in messages]
-        prefill = clean[-1]["role"] == "assistant"
-        text = self.tokenizer.apply_chat_template(
-            clean, tokenize=False, add_generation_prompt=not prefill, continue_final_message=prefill, **self.config.chat_template_kwargs
-        )
-        return cast(str, text)
-
-    def tokenize(self, text: str) -> tuple[int, ...]:
-        """Tokens of rendered text: the chat template has written BOS already."""
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-
-    def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Chat messages as tokens."""
-        return self.tokenize(self.render(messages))
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        """The text of sampled tokens, without special tokens."""
-        return cast(str, self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
-
-    @cached_property
-    def special_tokens(self) -> re.Pattern[str]:
-        """Matches every special token: those with a name (BOS, …), and those that a chat template marks turns with."""
-        added = {token.content for token in self.tokenizer.added_tokens_decoder.values() if token.special}
-        return re.compile(
-            "|".join(re.escape(token) for token in sorted(added | set(self.tokenizer.all_special_tokens), key=len, reverse=True))
-        )
-
-    def without_special_tokens(self, text: str) -> str:
-        """A response that spells out a turn marker must not open a turn, nor when the removal of one makes another."""
-        found = 1
-        while found:
-            text, found = self.special_tokens.subn("", text)
-        return text
 
     # -- passes ---------------------------------------------------------------------------------------------------
 
@@ -309,7 +257,7 @@ class Backbone(nn.Module):
         return self.base.get_output_embeddings()(hidden)
 
     @property
-    def vocabulary(self) -> int:
+    def vocabulary(self) -> int:  # type: ignore[override]
         """Number of logits."""
         return self.base.config.get_text_config().vocab_size
 

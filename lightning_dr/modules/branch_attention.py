@@ -36,8 +36,7 @@ class Seen:
     def bias(self, groups: int, dtype: torch.dtype) -> Tensor:
         """0 where the mask allows, −∞ elsewhere, repeated for the heads that share keys: ``[b, 1, groups · L, T]``."""
         if (groups, dtype) not in self.made:
-            bias = torch.zeros_like(self.mask, dtype=dtype).masked_fill_(~self.mask, -torch.inf)
-            self.made[groups, dtype] = bias.repeat(1, groups, 1).unsqueeze(1)
+            self.made[groups, dtype] = additive(self.mask, dtype).repeat(1, groups, 1).unsqueeze(1)
         return self.made[groups, dtype]
 
 
@@ -88,7 +87,7 @@ class Layout:
         if dtype not in self.made:
             before, at = (torch.arange(count, device=self.rows.device) for count in (self.prefix, self.width))
             mask = (before < self.prefixes.unsqueeze(1)).unsqueeze(1) & (before <= at.unsqueeze(1))
-            self.made[dtype] = torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf).unsqueeze(1)
+            self.made[dtype] = additive(mask, dtype).unsqueeze(1)
         return self.made[dtype]
 
 
@@ -100,6 +99,11 @@ class SharedKeys(Seen):
     """Which prefix each continues ``[n]``."""
     place: Tensor
     """Its number among those of its prefix ``[n]``, less than L."""
+
+
+def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask to add to scores: 0 where it allows, −∞ elsewhere."""
+    return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)
 
 
 def layout_of(pack: Pack) -> Layout:

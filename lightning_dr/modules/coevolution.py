@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 import time
@@ -260,7 +259,7 @@ class CoEvolutionModule(LightningModule):
             "random_state": get_random_state(),
             "base": self.backbone.fingerprint(),
         }
-        checkpoint["loops"]["fit_loop"].update(as_after_a_round(checkpoint["loops"]["fit_loop"]))
+        as_after_a_round(checkpoint["loops"]["fit_loop"])
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore them; refuse the checkpoint of another base."""
@@ -279,14 +278,13 @@ class CoEvolutionModule(LightningModule):
                 callback.load_state_dict(checkpoint["callbacks"].get(callback.state_key, callback.state_dict()))
 
 
-def as_after_a_round(loops: Mapping[str, Any]) -> dict[str, Any]:
-    """Lightning's counters as they stand when a round has just been done, in whichever hook the checkpoint is taken.
+def as_after_a_round(loops: Mapping[str, Any]) -> None:
+    """Set Lightning's counters in a checkpoint to what they are when a round has just been done, in whichever hook the checkpoint is taken.
 
     A run is over when its rounds are done, not when it was told to stop or ``limit_train_batches`` was reached: another one may go on.
     """
-    epoch, batch = copy.deepcopy(loops["epoch_progress"]), copy.deepcopy(loops["epoch_loop.batch_progress"])
+    epoch, batch = loops["epoch_progress"], loops["epoch_loop.batch_progress"]
     batch["is_last_batch"] = False
     for counter in ("total", "current"):
         epoch[counter]["processed"] = epoch[counter]["completed"] = epoch[counter]["started"] - 1
         batch[counter]["completed"] = batch[counter]["processed"] - 1
-    return {"epoch_progress": epoch, "epoch_loop.batch_progress": batch}

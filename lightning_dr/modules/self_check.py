@@ -53,8 +53,7 @@ def check_packing(
     except Exception as error:  # whatever a model says that can't take the mask
         log.warning("The model takes no mask for packed branches (%s): one row per branch, which is slower.", error)
         return PackingCheck(0, float("nan"), float("nan"))
-    allowed = max(1e-4, 4 * precision * scale)
-    if not (difference <= allowed and leak <= precision):
+    if not (difference <= rounding(precision, scale) and leak <= precision):
         log.warning(
             "The model gives other numbers for packed branches (mean difference %.2g nats, leak %.2g): "
             "one row per branch, which is slower.",
@@ -98,10 +97,15 @@ def check_sharing(
         return False
     rows = joined(logprobs, make_packs([Tree(prefix, tuple(sample.token_ids for sample in drawn))], 10**9, 0))
     difference = (torch.tensor([value for sample in drawn for value in sample.logprobs]) - rows).abs().mean().item()
-    if difference <= max(1e-4, 4 * precision * rows.abs().mean().item()):
+    if difference <= rounding(precision, rows.abs().mean().item()):
         return True
     log.warning("The model samples otherwise from shared keys (mean difference %.2g nats): copies, which is slower.", difference)
     return False
+
+
+def rounding(precision: float, scale: float) -> float:
+    """The mean difference (nats) that rounding explains, of log-probabilities of a mean size ``scale``."""
+    return max(1e-4, 4 * precision * scale)
 
 
 def walk(vocabulary: int, length: int) -> tuple[int, ...]:

@@ -83,7 +83,7 @@ class LLMVerifier(nn.Module):
         return [part.view(rows, columns) for part, (rows, columns) in zip(parts, sizes, strict=True)]
 
     def tree(self, prompt: Prompt, response: str, questions: Sequence[str]) -> Tree:
-        """X and y as the prefix, the questions as branches that end where the answer begins."""
+        """The conversation x, y is the prefix, and the questions are branches that end where the answer begins."""
         values = {"prompt": render_conversation(prompt.messages), "response": response}
         marker = QUESTION
         while marker in self.backbone.without_special_tokens(values["prompt"] + response):

@@ -27,9 +27,19 @@ def vocabulary() -> dict[str, int]:
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
-    """The tokenizer, with a chat template in ChatML form."""
-    tokenizer = Tokenizer(models.WordLevel(vocabulary(), unk_token="<|unk|>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(SPLIT), behavior="isolated")
+    """The tokenizer of the toy world."""
+    return word_tokenizer(vocabulary(), SPLIT)
+
+
+def word_tokenizer(vocabulary: dict[str, int], split: str) -> PreTrainedTokenizerFast:
+    """A tokenizer of whole words, special ones included, with a chat template in ChatML form.
+
+    Args:
+        vocabulary: Every token and its id.
+        split: A regular expression that matches each token in a text.
+    """
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<|unk|>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(split), behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,

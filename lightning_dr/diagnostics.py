@@ -80,14 +80,13 @@ def round_metrics(round_: Round) -> dict[str, float]:
 
     A metric that does not exist is left out.
     """
-    verdicts = round_.evaluator.verdicts_BGKM
     found = {
         **policy_metrics(round_),
-        **generator_metrics(round_),
-        **anchor_metrics(round_),
         "evaluator/parted": float(round_.parted),
-        "verifier/yes_rate": verdicts.nanmean().item(),
-        "verifier/failures": round_.evaluator.verdict_failures,
         **{f"seconds/{stage}": seconds for stage, seconds in round_.seconds.items()},
     }
+    if round_.live:
+        found |= generator_metrics(round_) | anchor_metrics(round_)
+    if draw := round_.evaluator or round_.live:
+        found |= {"verifier/yes_rate": draw.verdicts_BGKM.nanmean().item(), "verifier/failures": draw.verdict_failures}
     return {name: value for name, value in found.items() if not math.isnan(value)}

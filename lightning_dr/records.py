@@ -124,6 +124,8 @@ class Evaluation:
     disc_BG: Tensor = UNSET
     anchor_BG: Tensor = UNSET
     format_BG: Tensor = UNSET
+    gap_BG: Tensor = UNSET
+    """Set where the score gap is a reward."""
 
     def __post_init__(self) -> None:
         if not self.rubrics or len({len(group) for group in self.rubrics}) != 1:
@@ -144,11 +146,13 @@ class Round:
     batch: Batch
     responses: Responses = ()
     live: Evaluation = UNSET
-    """The live generator's rubrics, which earn it its reward."""
+    """The live generator's rubrics, which earn it its reward; unset in a round in which it does not write."""
     evaluator: Evaluation = UNSET
-    """The rubrics that score the policy: the same object as ``live`` unless the two are parted."""
+    """The rubrics that score the policy: the same object as ``live`` unless the two are parted; unset where no rubrics score it."""
     scores_BK: Tensor = UNSET
     """E of each response: the mean over the evaluator's readable rubrics, NaN where there is none."""
+    anchor_scores_BR: Tensor = UNSET
+    """The same for the anchor lists; unset where they were not scored by what scores the policy."""
     policy_rewards_BK: Tensor = UNSET
     policy_valid_BK: Tensor = UNSET
     policy_advantages_BK: Tensor = UNSET
@@ -177,8 +181,8 @@ class Round:
 
     @property
     def parted(self) -> bool:
-        """Whether the policy is scored by other rubrics than the live generator's."""
-        return self.evaluator is not self.live
+        """Whether the policy is scored by other rubrics than the live generator's, or by none."""
+        return self.evaluator is not self.live or self.evaluator is None
 
 
 def check_shapes(record: object, sizes: Mapping[str, int], where: str = "") -> None:

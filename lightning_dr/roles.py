@@ -44,6 +44,21 @@ class Verifier(Protocol):
 
 
 @runtime_checkable
+class Evaluator(Protocol):
+    """Scores response sets: whatever can supervise a policy and be compared with others on ranked answers."""
+
+    def scores(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]]) -> list[Tensor]:
+        """Score each response of each of B response sets; the sets may differ in size.
+
+        Returns:
+            B tensors ``[len(responses[b])]``, float32 on the CPU: higher is better, NaN is a response that could not be judged. Scores
+            are compared within a set only. All evaluators of this package score in [0, 1], so that their score gaps have the
+            same unit.
+        """
+        ...
+
+
+@runtime_checkable
 class ReferenceRanking(Protocol):
     """A reference ranking of a response set, against which the score gap is measured."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from lightning_dr.advantages import Scale, group_advantages
-from lightning_dr.records import Batch, Evaluation, Round
+from lightning_dr.evaluation import score_rubrics, verify_rubrics
+from lightning_dr.gap import score_gap
+from lightning_dr.records import UNSET, Batch, Evaluation, Responses, Round
 from lightning_dr.rewards import PairWeights, Spread, anchor_agreement, discriminability, format_reward, with_floor
-from lightning_dr.roles import Responder, RubricWriter, Verifier
-from lightning_dr.rubric import normalise_question
-from lightning_dr.scoring import mean_scores, set_scores
+from lightning_dr.roles import Evaluator, ReferenceRanking, Responder, RubricWriter, Verifier
+from lightning_dr.scoring import mean_scores
 
 Combine = Literal["advantages", "rewards"]
 Truncated = Literal["score", "mask", "floor"]
@@ -40,6 +41,9 @@ class RoundConfig:
     verifier's doubt counts too. With yes/no verdicts both are the same."""
     anchor_weight: float = 1.0
     """λ, the weight of J_anchor; 0 trains the generator on discriminability alone."""
+    gap_weight: float = 0.0
+    """Weight of a third reward, the score gap of the rubric on C itself, over the pairs that a reference ranking orders: the direct
+    surrogate of Δgap. Not in the source."""
     format_weight: float = 1.0
     """Weight of the format term, which makes an unreadable rubric worse than any readable one. Not given in the source."""
     combine: Combine = "advantages"
@@ -61,7 +65,7 @@ class RoundConfig:
         for name in ("num_responses", "num_rubrics"):
             if getattr(self, name) < 2:
                 raise ValueError(f"`{name}` must be at least 2, got {getattr(self, name)}: advantages compare the members of a group.")
-        for name in ("disc_weight", "anchor_weight", "format_weight"):
+        for name in ("disc_weight", "anchor_weight", "gap_weight", "format_weight"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"`{name}` must be at least 0, got {getattr(self, name)}.")
         if not self.anchor_temperature > 0:
@@ -85,11 +89,21 @@ class Roles:
     """Who plays what in a round."""
 
     responder: Responder
-    writer: RubricWriter
-    """The live generator, which learns from its own rubrics."""
+    writer: RubricWriter | None
+    """The live generator, which learns from its own rubrics; ``None`` where another evaluator makes it superfluous."""
     verifier: Verifier
     evaluator_writer: RubricWriter | None = None
     """Who writes the rubrics that score the policy, when that is not the live generator."""
+    evaluator: Evaluator | None = None
+    """Who scores the policy, when that is no rubric writer of the round."""
+    reference: ReferenceRanking | None = None
+    """Orders the responses for the gap reward."""
+
+    def __post_init__(self) -> None:
+        if self.evaluator is not None and self.evaluator_writer is not None:
+            raise ValueError("`evaluator` and `evaluator_writer` must not both be given: one of them scores the policy.")
+        if self.writer is None and self.evaluator is None:
+            raise ValueError("`writer` must be given where no `evaluator` is: somebody must score the policy.")
 
 
 Hook = Callable[[str, Round], Round]
@@ -112,8 +126,8 @@ def collect_round(
         config: Sizes and rewards.
         index: Number of the round.
         hook: Called after each stage.
-        evaluator_anchors: Apply the evaluator's rubrics to the anchor lists too where they are not the live generator's; training
-            has no need of it.
+        evaluator_anchors: Score the anchor lists too by what scores the policy, where that is not the live generator; training has no
+            need of it.
 
     Returns:
         The record of the round, with the seconds that each stage took.
@@ -126,8 +140,8 @@ def collect_round(
         ("responses", lambda r: replace(r, responses=roles.responder.respond(batch.prompts, config.num_responses))),
         ("rubrics", lambda r: _write(r, roles, config)),
         ("verdicts", lambda r: _verify(r, roles.verifier, config, evaluator_anchors)),
-        ("scores", _score),
-        ("rewards", lambda r: _reward(r, config)),
+        ("scores", lambda r: _score(r, roles.evaluator, evaluator_anchors)),
+        ("rewards", lambda r: _reward(r, roles, config)),
         ("advantages", lambda r: _advantage(r, config)),
     ]
     for name, stage in stages:
@@ -140,23 +154,35 @@ def collect_round(
 
 def _write(round_: Round, roles: Roles, config: RoundConfig) -> Round:
     """The live generator's rubrics, and the evaluator's where they are parted."""
-    prompts = round_.batch.prompts
-    live = Evaluation(rubrics=roles.writer.write(prompts, round_.responses, config.num_rubrics))
-    if roles.evaluator_writer is None:
+
+    def written(writer: RubricWriter) -> Evaluation:
+        return Evaluation(rubrics=writer.write(round_.batch.prompts, round_.responses, config.num_rubrics))
+
+    live = UNSET if roles.writer is None else written(roles.writer)
+    if roles.evaluator is not None:
+        return replace(round_, live=live)
+    return replace(round_, live=live, evaluator=live if roles.evaluator_writer is None else written(roles.evaluator_writer))
+
+
+def _judge(round_: Round, change: Callable[[Evaluation, bool], Evaluation]) -> Round:
+    """Change both draws of rubrics where they are there, once if they are the same; the change is told whether it is the live one."""
+    live = change(round_.live, True) if round_.live else UNSET
+    if not round_.parted:
         return replace(round_, live=live, evaluator=live)
-    rubrics = roles.evaluator_writer.write(prompts, round_.responses, config.num_rubrics)
-    return replace(round_, live=live, evaluator=Evaluation(rubrics=rubrics))
+    return replace(round_, live=live, evaluator=change(round_.evaluator, False) if round_.evaluator else UNSET)
 
 
 def _verify(round_: Round, verifier: Verifier, config: RoundConfig, evaluator_anchors: bool) -> Round:
     """Verdicts on C for both draws, and on the anchor lists for the live one (for both if asked)."""
-    live = verify_rubrics(round_, round_.live, verifier, anchors=True)
-    if not round_.parted:
-        round_ = replace(round_, live=live, evaluator=live)
-    else:
-        round_ = replace(round_, live=live, evaluator=verify_rubrics(round_, round_.evaluator, verifier, evaluator_anchors))
+    texts = response_texts(round_.responses)
+    answers = [[] if ranked is None else list(ranked.answers) for ranked in round_.batch.anchors]
+
+    def verified(draw: Evaluation, is_live: bool) -> Evaluation:
+        return verify_rubrics(draw, round_.batch.prompts, texts, answers if is_live or evaluator_anchors else [[]] * len(texts), verifier)
+
+    round_ = _judge(round_, verified)
     for name, draw in (("live", round_.live), ("evaluator", round_.evaluator)):
-        if draw.verdict_failures > config.max_verdict_failures:
+        if draw and draw.verdict_failures > config.max_verdict_failures:
             raise VerifierFailureError(
                 f"Round {round_.index}: {draw.verdict_failures:.0%} of the verdicts on the {name} rubrics can't be read, more than "
                 f"`max_verdict_failures` = {config.max_verdict_failures:.0%}. Check the verifier's template and model, or raise the limit."
@@ -164,68 +190,28 @@ def _verify(round_: Round, verifier: Verifier, config: RoundConfig, evaluator_an
     return round_
 
 
-def verify_rubrics(round_: Round, draw: Evaluation, verifier: Verifier, anchors: bool) -> Evaluation:
-    """Ask every different question of a prompt's rubrics once, and lay the verdicts out by rubric and item."""
-    texts, num_anchors = [], []
-    for group, ranked in zip(round_.responses, round_.batch.anchors, strict=True):
-        extra = list(ranked.answers) if anchors and ranked is not None else []
-        texts.append([response.text for response in group] + extra)
-        num_anchors.append(len(extra))
-    questions = [list(dict.fromkeys(q for rubric in group if rubric.rubric for q in rubric.rubric.questions)) for group in draw.rubrics]
-    found = verifier.verify(round_.batch.prompts, texts, questions)
-    for verdicts, rows, columns in zip(found, texts, questions, strict=True):
-        if verdicts.shape != (len(rows), len(columns)):
-            raise ValueError(f"A verifier must return verdicts of shape {(len(rows), len(columns))}, got {tuple(verdicts.shape)}.")
-    size = max((len(rubric.rubric.items) for group in draw.rubrics for rubric in group if rubric.rubric), default=1)
-    b, g, k, r = len(draw.rubrics), len(draw.rubrics[0]), len(round_.responses[0]), max(num_anchors)
-    weights, mask = torch.ones(b, g, size), torch.zeros(b, g, size, dtype=torch.bool)
-    verdicts_bgkm, anchors_bgrm = torch.full((b, g, k, size), torch.nan), torch.full((b, g, r, size), torch.nan)
-    for row, (rubrics, asked, answers) in enumerate(zip(draw.rubrics, questions, found, strict=True)):
-        column = {question: number for number, question in enumerate(asked)}
-        for number, rubric in enumerate(rubrics):
-            if rubric.rubric is None:
-                continue
-            items = rubric.rubric.items
-            where = [column[item.question] for item in items]
-            weights[row, number, : len(items)] = torch.tensor([item.weight for item in items])
-            mask[row, number, : len(items)] = first_of_each(rubric.rubric.questions)
-            verdicts_bgkm[row, number, :, : len(items)] = answers[:k, where]
-            anchors_bgrm[row, number, : num_anchors[row], : len(items)] = answers[k:, where]
-    asked_total = sum(answers.numel() for answers in found)
-    failures = sum(int(torch.isnan(answers).sum()) for answers in found) / asked_total if asked_total else 0.0
-    return replace(
-        draw,
-        weights_BGM=weights,
-        item_mask_BGM=mask,
-        verdicts_BGKM=verdicts_bgkm,
-        anchor_verdicts_BGRM=anchors_bgrm,
-        verdict_failures=failures,
-    )
+def _score(round_: Round, evaluator: Evaluator | None, evaluator_anchors: bool) -> Round:
+    """Scores of C and of the anchor lists: the mean over the readable rubrics, or what the evaluator gives."""
+    round_ = _judge(round_, lambda draw, _: score_rubrics(draw))
+    if evaluator is None:
+        draw = round_.evaluator
+        scored = replace(round_, scores_BK=mean_scores(draw.scores_BGK))
+        return replace(scored, anchor_scores_BR=mean_scores(draw.anchor_scores_BGR)) if draw.anchor_scores_BGR.shape[-1] else scored
+    prompts = round_.batch.prompts
+    round_ = replace(round_, scores_BK=torch.stack(evaluator.scores(prompts, response_texts(round_.responses))))
+    listed = [(row, ranked.answers) for row, ranked in enumerate(round_.batch.anchors) if ranked is not None]
+    if not (evaluator_anchors and listed):
+        return round_
+    anchors = torch.full((len(prompts), max(len(answers) for _, answers in listed)), torch.nan)
+    found = evaluator.scores([prompts[row] for row, _ in listed], [answers for _, answers in listed])
+    for (row, answers), scores in zip(listed, found, strict=True):
+        anchors[row, : len(answers)] = scores
+    return replace(round_, anchor_scores_BR=anchors)
 
 
-def first_of_each(questions: Sequence[str]) -> Tensor:
-    """True for the first occurrence of each question, up to case, blanks and punctuation: a repeated item earns nothing."""
-    seen: set[str] = set()
-    first = []
-    for question in map(normalise_question, questions):
-        first.append(question not in seen)
-        seen.add(question)
-    return torch.tensor(first)
-
-
-def _score(round_: Round) -> Round:
-    """Scores of C and of the anchor lists under every rubric; the policy's score is the mean over the readable rubrics."""
-
-    def scored(draw: Evaluation) -> Evaluation:
-        return replace(
-            draw,
-            scores_BGK=set_scores(draw.verdicts_BGKM, draw.weights_BGM, draw.item_mask_BGM),
-            anchor_scores_BGR=set_scores(draw.anchor_verdicts_BGRM, draw.weights_BGM, draw.item_mask_BGM),
-        )
-
-    live = scored(round_.live)
-    evaluator = scored(round_.evaluator) if round_.parted else live
-    return replace(round_, live=live, evaluator=evaluator, scores_BK=mean_scores(evaluator.scores_BGK))
+def response_texts(responses: Responses) -> list[list[str]]:
+    """The texts of each response set."""
+    return [[response.text for response in group] for group in responses]
 
 
 def anchor_ranks(batch: Batch, width: int) -> Tensor:
@@ -237,22 +223,31 @@ def anchor_ranks(batch: Batch, width: int) -> Tensor:
     return ranks
 
 
-def _reward(round_: Round, config: RoundConfig) -> Round:
-    """The policy's rewards are the scores; a rubric's are J_disc, J_anchor and format, kept apart."""
+def _reward(round_: Round, roles: Roles, config: RoundConfig) -> Round:
+    """The policy's rewards are the scores; a rubric's are J_disc, J_anchor, format and, if wanted, its gap, kept apart."""
 
-    def rewarded(draw: Evaluation) -> Evaluation:
+    def rewarded(draw: Evaluation, is_live: bool) -> Evaluation:
         ranks = anchor_ranks(round_.batch, draw.anchor_scores_BGR.shape[-1]).unsqueeze(1).expand_as(draw.anchor_scores_BGR)
-        return replace(
+        draw = replace(
             draw,
             disc_BG=discriminability(draw.verdicts_BGKM, draw.weights_BGM, draw.item_mask_BGM, config.disc_spread),
             anchor_BG=anchor_agreement(draw.anchor_scores_BGR, ranks, config.anchor_temperature, config.anchor_pair_weights),
             format_BG=format_reward(draw.readable_BG),
         )
+        if roles.reference is None or not (is_live and config.gap_weight):
+            return draw
+        quality = reference_quality(roles.reference, round_).unsqueeze(1).expand_as(draw.scores_BGK)
+        return replace(draw, gap_BG=score_gap(draw.scores_BGK, quality))
 
-    live = rewarded(round_.live)
-    evaluator = rewarded(round_.evaluator) if round_.parted else live
+    round_ = _judge(round_, rewarded)
     rewards, valid = _policy_rewards(round_, config.truncated_responses)
-    return replace(round_, live=live, evaluator=evaluator, policy_rewards_BK=rewards, policy_valid_BK=valid)
+    return replace(round_, policy_rewards_BK=rewards, policy_valid_BK=valid)
+
+
+def reference_quality(reference: ReferenceRanking, round_: Round) -> Tensor:
+    """Quality of each response ``[B, K]``."""
+    groups = zip(round_.batch.prompts, response_texts(round_.responses), strict=True)
+    return torch.stack([reference.quality(prompt, texts).float() for prompt, texts in groups])
 
 
 def _policy_rewards(round_: Round, truncated: Truncated) -> tuple[Tensor, Tensor]:
@@ -268,28 +263,32 @@ def _policy_rewards(round_: Round, truncated: Truncated) -> tuple[Tensor, Tensor
 
 def _advantage(round_: Round, config: RoundConfig) -> Round:
     """Group-relative advantages: within a prompt over K, and within a prompt over G."""
-    live = round_.live
+    round_ = replace(round_, policy_advantages_BK=group_advantages(round_.policy_rewards_BK, round_.policy_valid_BK, config.scale))
+    if not round_.live:
+        return round_
+    advantages, valid = generator_advantages(round_.live, config)
+    return replace(round_, generator_advantages_BG=advantages, generator_valid_BG=valid)
+
+
+def generator_advantages(live: Evaluation, config: RoundConfig) -> tuple[Tensor, Tensor]:
+    """Advantages of the rubrics ``[B, G]``, and which of them take part in the update."""
     readable = live.readable_BG
     terms = [
         (config.disc_weight, with_floor(live.disc_BG, readable)),
         (config.anchor_weight, with_floor(live.anchor_BG, readable)),
         (config.format_weight, live.format_BG),
     ]
+    if live.gap_BG is not None:
+        terms.append((config.gap_weight, with_floor(live.gap_BG, readable)))
     # A readable rubric whose verdicts are all missing has no discriminability: nobody's fault, so it leaves the update.
     valid = ~torch.isnan(terms[0][1])
     if config.combine == "advantages":
         parts = [weight * group_advantages(reward, valid & ~torch.isnan(reward), config.scale) for weight, reward in terms]
-        advantages = torch.stack(parts).sum(0)
-    else:
-        if config.anchor_weight > 0:
-            # So does one without the J_anchor that others of its group have: their sums can't be compared.
-            listed = (readable & ~torch.isnan(live.anchor_BG)).any(-1, keepdim=True)
-            valid &= ~(listed & torch.isnan(terms[1][1]))
-        total = torch.stack([weight * torch.nan_to_num(reward) for weight, reward in terms]).sum(0)
-        advantages = group_advantages(total, valid, config.scale)
-    return replace(
-        round_,
-        policy_advantages_BK=group_advantages(round_.policy_rewards_BK, round_.policy_valid_BK, config.scale),
-        generator_advantages_BG=advantages,
-        generator_valid_BG=valid,
-    )
+        return torch.stack(parts).sum(0), valid
+    for weight, reward in terms[1:]:
+        # So does one without a reward that others of its group have: their sums can't be compared.
+        if weight > 0:
+            earned = (readable & ~torch.isnan(reward)).any(-1, keepdim=True)
+            valid = valid & ~(earned & torch.isnan(reward))
+    total = torch.stack([weight * torch.nan_to_num(reward) for weight, reward in terms]).sum(0)
+    return group_advantages(total, valid, config.scale), valid

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from lightning import Trainer
-from torch import Tensor
 
 from ..gap import pairwise_accuracy, saturation, score_gap, tie_rate
 from ..records import Round
 from ..roles import ReferenceRanking
+from ..rollout import reference_quality
 from .base import DRCallback
 
 
@@ -58,12 +57,3 @@ class GapMonitor(DRCallback):
                 "gap/reference_quality": quality.nanmean(),
             }
         return {name: value.item() for name, value in found.items() if not math.isnan(value.item())}
-
-
-def reference_quality(reference: ReferenceRanking, round: Round) -> Tensor:
-    """Quality of each response ``[B, K]``."""
-    groups: Sequence[Tensor] = [
-        reference.quality(prompt, [response.text for response in group])
-        for prompt, group in zip(round.batch.prompts, round.responses, strict=True)
-    ]
-    return torch.stack(list(groups))

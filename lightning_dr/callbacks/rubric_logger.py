@@ -61,12 +61,12 @@ def prompt_entry(round: Round, row: int) -> dict[str, Any]:
         "scores": plain(scores),
         "highest": None,
         "lowest": None,
-        "rubrics": rubric_entries(round.live, row),
+        "rubrics": rubric_entries(round.live, row) if round.live else [],
     }
     if not bool(torch.isnan(scores).all()):
         entry["highest"] = round.responses[row][int(torch.nan_to_num(scores, nan=-1.0).argmax())].text
         entry["lowest"] = round.responses[row][int(torch.nan_to_num(scores, nan=2.0).argmin())].text
-    if round.parted:
+    if round.parted and round.evaluator:
         entry["evaluator_rubrics"] = rubric_entries(round.evaluator, row)
     return entry
 
@@ -103,7 +103,7 @@ def rubric_table(entry: dict[str, Any]) -> Table:
         known = [verdict for verdict in item["verdicts"] if verdict is not None]
         share = f"{sum(known) / len(known):.0%}" if known else "–"
         table.add_row(f"{item['weight']:g}", Text(item["question"]), share)
-    if readable is None:
+    if readable is None and entry["rubrics"]:
         table.add_row("–", Text(f"no readable rubric: {entry['rubrics'][0]['error']}"), "–")
     table.add_section()
     for name in ("highest", "lowest"):

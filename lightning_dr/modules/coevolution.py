@@ -17,7 +17,7 @@ from torch import Tensor
 from ..callbacks.base import DRCallback, Role
 from ..diagnostics import round_metrics
 from ..records import UNSET, Batch, Round
-from ..roles import RubricWriter, Verifier
+from ..roles import Evaluator, ReferenceRanking, RubricWriter, Verifier
 from ..rollout import Roles, RoundConfig, collect_round
 from .backbone import Backbone, BackboneConfig
 from .generator import GeneratorModule
@@ -45,6 +45,9 @@ class CoEvolutionModule(LightningModule):
         verifier: Answers the items; frozen.
         rounds: Sizes and rewards of a round.
         schedule: The phases of the run, in order.
+        evaluator: Scores the policy in the generator's place, which then neither writes nor learns. Callbacks that only change who writes
+            the rubrics (a stale evaluator, a swap) have no need of it.
+        reference: Orders the responses of a set for ``rounds.gap_weight``.
         validation_seed: Validation draws from its own random state, the same every time, and leaves that of training alone.
     """
 
@@ -56,18 +59,26 @@ class CoEvolutionModule(LightningModule):
         verifier: Verifier,
         rounds: RoundConfig = RoundConfig(),  # noqa: B008
         schedule: list[Phase] = [Phase(rounds=100)],  # noqa: B006, B008
+        evaluator: Evaluator | None = None,
+        reference: ReferenceRanking | None = None,
         validation_seed: int = 0,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
         if not schedule:
             raise ValueError("`schedule` must have at least one phase, got none.")
+        if rounds.gap_weight > 0 and reference is None:
+            raise ValueError(
+                f"`reference` must be given where `rounds.gap_weight` is not 0, got {rounds.gap_weight} and none: it orders the pairs."
+            )
         self.backbone_config = backbone
         self.policy = policy
         self.generator = generator
         self.verifier = verifier
         self.config = rounds
         self.schedule = schedule
+        self.evaluator = evaluator
+        self.reference = reference
         self.validation_seed = validation_seed
         self.backbone: Backbone = UNSET
         self.evaluator_writer: RubricWriter | None = None
@@ -88,6 +99,9 @@ class CoEvolutionModule(LightningModule):
             role.attach(self.backbone, self.backbone_config)
         if hasattr(self.verifier, "attach"):
             self.verifier.attach(self.backbone)
+        for judge in (self.evaluator, self.reference):
+            if judge is not None and hasattr(judge, "attach"):
+                judge.attach(self)
 
     def configure_optimizers(self) -> list[torch.optim.Optimizer]:
         """The policy's optimizer and the generator's, each over its own parameters."""
@@ -119,6 +133,18 @@ class CoEvolutionModule(LightningModule):
         return {"policy": self.policy, "generator": self.generator}
 
     @property
+    def players(self) -> Roles:
+        """Who plays what in a round."""
+        return Roles(
+            responder=self.policy,
+            writer=self.generator if self.evaluator is None else None,
+            verifier=self.verifier,
+            evaluator_writer=self.evaluator_writer,
+            evaluator=self.evaluator,
+            reference=self.reference,
+        )
+
+    @property
     def num_rounds(self) -> int:
         """Rounds of the whole schedule."""
         return sum(phase.rounds for phase in self.schedule)
@@ -148,8 +174,7 @@ class CoEvolutionModule(LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One round: collect it, update both roles, log it."""
         start = time.perf_counter()
-        roles = Roles(responder=self.policy, writer=self.generator, verifier=self.verifier, evaluator_writer=self.evaluator_writer)
-        round_ = collect_round(batch, roles, self.config, index=self.round, hook=self._hook)
+        round_ = collect_round(batch, self.players, self.config, index=self.round, hook=self._hook)
         phase = self.phase
         order: tuple[Role, Role] = ("generator", "policy") if phase.first == "generator" else ("policy", "generator")
         for role in order:
@@ -177,7 +202,7 @@ class CoEvolutionModule(LightningModule):
 
     def _update(self, name: Role, round_: Round, phase: Phase) -> dict[str, float]:
         """All optimizer steps of one role on one round."""
-        updates = phase.policy_updates if name == "policy" else phase.generator_updates
+        updates = phase.policy_updates if name == "policy" else phase.generator_updates if round_.live else 0
         if updates == 0 or any(cb.on_before_update(self.trainer, self, round_, name) is False for cb in self._round_callbacks()):
             return {}
         role = self.roles[name]
@@ -221,9 +246,8 @@ class CoEvolutionModule(LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """A round on held-out prompts without updates: rubrics written from C, applied to the anchor lists."""
-        roles = Roles(responder=self.policy, writer=self.generator, verifier=self.verifier, evaluator_writer=self.evaluator_writer)
         with seeded(self.validation_seed + batch_idx, self.device):
-            round_ = collect_round(batch, roles, self.config, index=self.round, evaluator_anchors=True)
+            round_ = collect_round(batch, self.players, self.config, index=self.round, evaluator_anchors=True)
         for name, values in validation_values(round_).items():
             self._validation.setdefault(name, IntervalMetric()).update(values)
         for callback in self._round_callbacks():

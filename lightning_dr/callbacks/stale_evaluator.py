@@ -9,6 +9,7 @@ from lightning import Trainer
 from torch import Tensor
 
 from ..records import Round
+from ..roles import RubricWriter
 from .base import DRCallback, check_round_ahead
 from .checkpoint_swap import CheckpointSwap
 
@@ -82,7 +83,11 @@ class StaleEvaluator(DRCallback):
 
     def _install(self, module: Any) -> None:
         if self._held:
-            module.evaluator_writer = module.generator.held_writer(ADAPTER, self._held[0])
+            module.evaluator_writer = self.held_evaluator(module)
+
+    def held_evaluator(self, module: Any) -> RubricWriter:
+        """The old generator."""
+        return module.generator.held_writer(ADAPTER, self._held[0])
 
     def state_dict(self) -> dict[str, Any]:
         """The old generators, oldest first, and what made them."""

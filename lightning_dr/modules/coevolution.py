@@ -21,11 +21,12 @@ from ..roles import Evaluator, ReferenceRanking, RubricWriter, Verifier
 from ..rollout import Roles, RoundConfig, collect_round
 from .backbone import Backbone, BackboneConfig
 from .generator import GeneratorModule
+from .metrics import IntervalMetric
 from .policy import PolicyModule
 from .random_state import get_random_state, seeded, set_random_state
 from .role import RoleModule
 from .schedule import Phase, phase_at
-from .validation import IntervalMetric, validation_values
+from .validation import validation_values
 
 CHECKPOINT_KEY = "co_evolution"
 

@@ -25,6 +25,7 @@ from lightning_dr.toy.world import ATTRIBUTES, FILLERS, NUM_WORDS, TOPICS, ToyWo
 NUM_ITEMS = 3
 IGNORED = -100
 TEMPLATE = load_template("toy")
+PROMPT_ONLY = load_template("toy_prompt_only")
 
 
 def draw_habits(seed: int) -> dict[str, dict[str, float]]:
@@ -54,7 +55,7 @@ def random_rubric(habits: dict[str, float], responses: list[str], rng: random.Ra
 
 
 def example(rng: random.Random, world: ToyWorld, habits: dict[str, dict[str, float]]) -> tuple[list[dict[str, str]], str]:
-    """A chat prompt and its continuation: a response, or a rubric for a response set from a part of the vocabulary."""
+    """A chat prompt and its continuation: a response, or a rubric for a response set from a part of the vocabulary, or for no set."""
     topic = rng.choice(TOPICS)
     messages = [dict(message) for message in world.prompt(topic).messages]
     words: Sequence[str] = ATTRIBUTES + FILLERS
@@ -62,7 +63,10 @@ def example(rng: random.Random, world: ToyWorld, habits: dict[str, dict[str, flo
         return messages, " ".join(random_words(habits[topic], words, NUM_WORDS, rng))
     words = rng.sample(words, rng.randint(8, len(words)))
     responses = [" ".join(random_words(habits[topic], words, NUM_WORDS, rng)) for _ in range(rng.randint(4, 8))]
-    rendered = TEMPLATE.render(prompt=messages[-1]["content"], responses=render_responses(responses))
+    if rng.random() < 0.25:
+        responses = []
+    template = TEMPLATE if responses else PROMPT_ONLY
+    rendered = template.render(prompt=messages[-1]["content"], responses=render_responses(responses))
     return [dict(message) for message in rendered], render_rubric(random_rubric(habits[topic], responses, rng))
 
 

@@ -20,7 +20,7 @@ SPECIAL = ("<|pad|>", "<|unk|>", "<|im_start|>", "<|im_end|>")
 
 def vocabulary() -> dict[str, int]:
     """Every token of the world and its id."""
-    words = (*TOPICS, *ATTRIBUTES, *FILLERS, "Write", "about", "system", "user", "assistant", *PHRASES)
+    words = (*TOPICS, *ATTRIBUTES, *FILLERS, "Write", "about", "Rubric", "system", "user", "assistant", *PHRASES)
     tokens = [*SPECIAL, "\n", " ", "?", ".", ",", ":", *(f"[{n}]" for n in range(1, 6)), *(f"{n}." for n in range(1, 17))]
     tokens += [form for word in words for form in (word, f" {word}")]
     return {token: number for number, token in enumerate(tokens)}

@@ -13,15 +13,35 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lightning_dr.records import AnchorList, Prompt
+from lightning_dr.records import AnchorList, Completion, Prompt, Responses, RubricDraw, Rubrics
+from lightning_dr.rubric import Rubric, RubricItem, render_rubric
 
 TOPICS = ("ocean", "forest", "desert", "city", "winter", "music", "garden", "space")
-ATTRIBUTES = ("copper", "rust", "silk", "smoke", "honey", "glass", "thorn", "amber", "salt", "velvet")
+ATTRIBUTES = tuple(
+    [
+        "copper",
+        "rust",
+        "silk",
+        "smoke",
+        "honey",
+        "glass",
+        "thorn",
+        "amber",
+        "salt",
+        "velvet",
+        "linen",
+        "cedar",
+        "pearl",
+        "iron",
+        "moss",
+        "wax",
+    ]
+)
 FILLERS = ("calm", "early", "plain", "round", "slow", "tall", "quiet", "north", "seven", "open")
 NUM_WORDS = 8
 NUM_ANSWERS = 7
 MIN_WORTH, MAX_WORTH = -2, 3
-SHARED_WORTHS = (-2, -2, -1, -1, 0, 0, 1, 2, 3, 3)
+SHARED_WORTHS = (-2, -2, -2, -1, -1, -1, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3)
 """What the attributes are worth under most topics, in an order that the seed draws."""
 
 
@@ -67,6 +87,10 @@ class ToyWorld:
         """The highest quality that a response of the usual length can have."""
         return float(sum(sorted((worth for worth in self.worths[topic].values() if worth > 0), reverse=True)[:NUM_WORDS]))
 
+    def worst_quality(self, topic: str) -> float:
+        """The lowest quality that a response of the usual length can have."""
+        return float(sum(sorted(worth for worth in self.worths[topic].values() if worth < 0)[:NUM_WORDS]))
+
     def anchors(self, topic: str, rng: random.Random) -> AnchorList:
         """Random answers ranked by true quality; equal quality shares the better rank."""
         answers = [random_response(rng) for _ in range(NUM_ANSWERS)]
@@ -81,7 +105,7 @@ def random_response(rng: random.Random) -> str:
 
 
 class ToyQuality:
-    """The reference ranking of the toy world: true quality.
+    """True quality in the toy world: the reference ranking, and the best of all evaluators.
 
     Args:
         world: By default the world of the default data module.
@@ -94,3 +118,42 @@ class ToyQuality:
         """True quality of each response ``[len(responses)]``."""
         topic = self.world.topic_of(prompt)
         return torch.tensor([self.world.quality(topic, response) for response in responses])
+
+    def scores(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]]) -> list[Tensor]:
+        """The same from 0 to 1, the worst and the best response of the usual length."""
+        out = []
+        for prompt, texts in zip(prompts, responses, strict=True):
+            topic = self.world.topic_of(prompt)
+            low, high = self.world.worst_quality(topic), self.world.best_quality(topic)
+            out.append((self.quality(prompt, texts) - low) / (high - low))
+        return out
+
+
+class ToyRubrics:
+    """A rubric writer that knows the true preferences of the toy world, as an ideal generator does.
+
+    Args:
+        max_items: Items of a rubric, those of the attributes whose worth is farthest from 0.
+        world: By default the world of the default data module.
+    """
+
+    def __init__(self, max_items: int = len(ATTRIBUTES), world: ToyWorld | None = None) -> None:
+        if max_items < 1:
+            raise ValueError(f"`max_items` must be at least 1, got {max_items}.")
+        self.max_items = max_items
+        self.world = world or ToyWorld()
+
+    def rubric(self, topic: str) -> Rubric:
+        """The true preferences of a topic as items."""
+        worths = sorted(((word, worth) for word, worth in self.world.worths[topic].items() if worth), key=lambda pair: -abs(pair[1]))
+        return Rubric(
+            tuple(
+                RubricItem(f"Does the response {'mention' if worth > 0 else 'avoid'} {word}?", float(abs(worth)))
+                for word, worth in worths[: self.max_items]
+            )
+        )
+
+    def write(self, prompts: Sequence[Prompt], responses: Responses, num_rubrics: int) -> Rubrics:
+        """The same rubric ``num_rubrics`` times."""
+        rubrics = [self.rubric(self.world.topic_of(prompt)) for prompt in prompts]
+        return tuple((RubricDraw(completion=Completion(text=render_rubric(rubric)), rubric=rubric),) * num_rubrics for rubric in rubrics)

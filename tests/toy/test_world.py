@@ -11,7 +11,7 @@ from lightning_dr.rules import RuleVerifier
 from lightning_dr.toy import TOY_RULES, ToyQuality, ToyVerifier, ToyWorld
 from lightning_dr.toy.world import ATTRIBUTES, FILLERS, MAX_WORTH, MIN_WORTH, NUM_ANSWERS, NUM_WORDS, TOPICS, random_response
 
-WORTHS = dict(zip(ATTRIBUTES, (3, 2, -1, -2, 0, 1, 0, 0, 0, 0), strict=True))
+WORTHS = dict.fromkeys(ATTRIBUTES, 0) | dict(zip(ATTRIBUTES, (3, 2, -1, -2, 0, 1), strict=False))
 """copper 3, rust 2, silk -1, smoke -2, glass 1, the rest 0."""
 
 

@@ -1,7 +1,8 @@
-"""The command line: ``lightning-dr fit | validate``, a LightningCLI."""
+"""The command line: ``lightning-dr fit | validate``, a LightningCLI, and the experiments: ``ablate | crossplay | diagnose``."""
 
 from __future__ import annotations
 
+import importlib
 import logging
 import signal
 import sys
@@ -13,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 import yaml
+from jsonargparse import ArgumentParser
 from lightning.pytorch import LightningDataModule, Trainer
 from lightning.pytorch.cli import LightningCLI
 
@@ -26,6 +28,7 @@ from lightning_dr.modules import CoEvolutionModule  # noqa: E402
 CONFIGS = Path(__file__).parent / "configs"
 DEFAULT = "toy.yaml"
 COMMANDS = ("fit", "validate")
+EXPERIMENTS = ("ablate", "crossplay", "diagnose")
 
 
 class DRCLI(LightningCLI):
@@ -108,8 +111,26 @@ def resolve_config(name: str) -> str:
     return str(packaged) if not Path(name).exists() and packaged.is_file() else name
 
 
+def run_experiment(name: str, args: Sequence[str]) -> None:
+    """One of the experiments; mistakes in its arguments are a line, not a traceback."""
+    command = getattr(importlib.import_module(f"lightning_dr.experiments.{name}"), name)
+    parser = ArgumentParser(prog=f"lightning-dr {name}", description=(command.__doc__ or "").partition("Args:")[0])
+    parser.add_argument("--config", action="config", help="A file with these options.")
+    parser.add_function_arguments(command, as_positional=name != "ablate")
+    options = vars(parser.instantiate_classes(parser.parse_args(list(args))))
+    options.pop("config", None)
+    try:
+        command(**options)
+    except (ValueError, FileNotFoundError) as error:
+        raise SystemExit(f"lightning-dr {name}: {error}") from error
+
+
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of ``lightning-dr`` and ``python -m lightning_dr``."""
+    given = sys.argv[1:] if args is None else list(args)
+    if given and given[0] in EXPERIMENTS:
+        run_experiment(given[0], given[1:])
+        return
     if args is None:
         sys.argv[1:] = with_default_config(sys.argv[1:])
     DRCLI(

@@ -18,7 +18,10 @@ from pathlib import Path
 from lightning_dr.records import Message
 
 FOLDER = Path(__file__).parent / "templates"
-PLACEHOLDERS = ("prompt", "responses", "response", "question", "max_items")
+PLACEHOLDERS = (
+    *("prompt", "responses", "response", "question", "max_items"),
+    *("criterion", "skill", "rubric", "first", "second", "scale"),
+)
 PLACEHOLDER = re.compile("{(" + "|".join(PLACEHOLDERS) + ")}")
 BRACED = re.compile(r"{(\w+)}")
 SECTION = re.compile(r"^--- (system|user|assistant) ---[ \t]*(?:\n|\Z)", re.MULTILINE)

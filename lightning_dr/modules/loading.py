@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -63,20 +64,23 @@ def resolve_dtype(dtype: DType) -> torch.dtype:
     return torch.bfloat16 if native else torch.float32
 
 
+def quantization_kwargs(quantization: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What ``from_pretrained`` is told of ``BackboneConfig.quantization``; a quantised model is loaded to the GPU where there is one."""
+    if quantization is None:
+        return {}
+    place = {"device_map": {"": torch.cuda.current_device()}} if torch.cuda.is_available() else {}
+    return {"quantization_config": BitsAndBytesConfig(**quantization), **place}
+
+
 def load_base(config: BackboneConfig) -> PreTrainedModel:
     """Load the base in evaluation mode, quantised by transformers when the config asks for it."""
-    kwargs: dict[str, Any] = {}
-    if config.quantization is not None:
-        kwargs["quantization_config"] = BitsAndBytesConfig(**config.quantization)
-        if torch.cuda.is_available():
-            kwargs["device_map"] = {"": torch.cuda.current_device()}
     model = AutoModelForCausalLM.from_pretrained(
         config.location,
         revision=config.revision,
         dtype=resolve_dtype(config.dtype),
         attn_implementation=config.attn_implementation,
         trust_remote_code=config.trust_remote_code,
-        **kwargs,
+        **quantization_kwargs(config.quantization),
     )
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):

@@ -17,26 +17,9 @@ from lightning_dr.records import AnchorList, Completion, Prompt, Responses, Rubr
 from lightning_dr.rubric import Rubric, RubricItem, render_rubric
 
 TOPICS = ("ocean", "forest", "desert", "city", "winter", "music", "garden", "space")
-ATTRIBUTES = tuple(
-    [
-        "copper",
-        "rust",
-        "silk",
-        "smoke",
-        "honey",
-        "glass",
-        "thorn",
-        "amber",
-        "salt",
-        "velvet",
-        "linen",
-        "cedar",
-        "pearl",
-        "iron",
-        "moss",
-        "wax",
-    ]
-)
+_SOME = ("copper", "rust", "silk", "smoke", "honey", "glass", "thorn", "amber")
+_MORE = ("salt", "velvet", "linen", "cedar", "pearl", "iron", "moss", "wax")
+ATTRIBUTES = _SOME + _MORE
 FILLERS = ("calm", "early", "plain", "round", "slow", "tall", "quiet", "north", "seven", "open")
 NUM_WORDS = 8
 NUM_ANSWERS = 7

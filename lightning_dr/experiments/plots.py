@@ -1,0 +1,68 @@
+"""Plots of the experiments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+import numpy as np  # noqa: E402
+
+from .statistics import Values  # noqa: E402
+
+SMOOTH = 5
+"""Rounds that a plotted point averages over."""
+
+
+def smooth(values: Values) -> Values:
+    """Means of blocks of rounds ``[rounds // SMOOTH]``; NaN does not count."""
+    size = max(1, len(values) // SMOOTH)
+    blocks = np.array_split(values, size)
+    return np.array([block[~np.isnan(block)].mean() if (~np.isnan(block)).any() else np.nan for block in blocks])
+
+
+def band(runs: Sequence[Values]) -> tuple[Values, Values, Values, Values]:
+    """Rounds, mean over seeds, and the ends of its 95% interval (t distribution)."""
+    from scipy import stats
+
+    length = min(map(len, runs))
+    stacked = np.stack([smooth(run[:length]) for run in runs])
+    mean = stacked.mean(0)
+    half = stats.t.ppf(0.975, len(runs) - 1) * stacked.std(0, ddof=1) / math.sqrt(len(runs)) if len(runs) > 1 else np.zeros_like(mean)
+    return np.linspace(0, length, len(mean)), mean, mean - half, mean + half
+
+
+def plot_arms(arms: Mapping[str, Sequence[Values]], title: str, path: Path) -> None:
+    """One panel per arm with its mean and 95% band over seeds, the first arm in grey behind each.
+
+    Args:
+        arms: Arm -> a metric by round for each seed.
+        title: Name of the metric.
+        path: The .png file.
+    """
+    arms = {arm: runs for arm, runs in arms.items() if runs}
+    if not arms:
+        return
+    first = next(iter(arms))
+    others = [arm for arm in arms if arm != first] or [first]
+    columns = min(4, len(others))
+    rows = math.ceil(len(others) / columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(3.2 * columns, 2.4 * rows + 0.4), sharex=True, sharey=True, squeeze=False)
+    for axis in axes.flat[len(others) :]:
+        axis.set_visible(False)
+    for axis, arm in zip(axes.flat, others, strict=False):
+        for name, colour in ((first, "0.45"), (arm, "tab:blue")):
+            rounds, mean, low, high = band(arms[name])
+            axis.plot(rounds, mean, color=colour, label=f"{name} ({len(arms[name])} seeds)")
+            axis.fill_between(rounds, low, high, color=colour, alpha=0.25, linewidth=0)
+        axis.legend(fontsize=7, frameon=False)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{title}: mean and 95% interval over seeds", fontsize=10)
+    figure.supxlabel("round", fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

@@ -15,7 +15,6 @@ from pathlib import Path
 from queue import Queue
 
 import torch
-from rich.console import Console
 
 from ..cli import resolve_config
 from .report import write_report
@@ -106,9 +105,9 @@ def ablate(
     broken = execute(waiting, jobs)
     names = list(dict.fromkeys(run.arm for run in runs))
     done = {name: [run.seed for run in runs if run.arm == name and run.is_finished()] for name in names}
-    write_report(Path(out), done, Console())
+    write_report(Path(out), done)
     for run in broken:
-        Console().print(f"Broken: {run.arm}, seed {run.seed}; its log is {run.folder}.broken/log.txt", highlight=False)
+        print(f"Broken: {run.arm}, seed {run.seed}; its log is {run.folder}.broken/log.txt")
     if broken:
         raise SystemExit(1)
 
@@ -139,7 +138,7 @@ def execute(runs: Sequence[Run], jobs: int | None) -> list[Run]:
     slots: Queue[int] = Queue()
     for slot in range(jobs or devices or os.cpu_count() or 1):
         slots.put(slot)
-    console, start, done = Console(), time.monotonic(), 0
+    start, done = time.monotonic(), 0
 
     def one(run: Run) -> bool:
         nonlocal done
@@ -150,9 +149,7 @@ def execute(runs: Sequence[Run], jobs: int | None) -> list[Run]:
             slots.put(slot)
         done += 1
         left = (time.monotonic() - start) / done * (len(runs) - done)
-        console.print(
-            f"{done}/{len(runs)} {run.arm} seed {run.seed}: {'done' if good else 'broken'}; about {left / 60:.0f} min left", highlight=False
-        )
+        print(f"{done}/{len(runs)} {run.arm} seed {run.seed}: {'done' if good else 'broken'}; about {left / 60:.0f} min left", flush=True)
         return good
 
     with ThreadPoolExecutor(max(1, slots.qsize())) as pool:

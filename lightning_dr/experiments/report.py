@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from .plots import plot_arms
 from .statistics import Values, bootstrap_mean, sign_flip_p
@@ -45,20 +44,19 @@ def last_rounds(values: Values) -> float:
     return float(known.mean()) if len(known) else float("nan")
 
 
-def write_report(out: Path, done: Mapping[str, Sequence[int]], console: Console) -> dict[str, Any]:
+def write_report(out: Path, done: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """Compare the finished runs of a study: ``results.json``, ``results.md``, ``<metric>.png``.
 
     Args:
         out: Folder of the study.
         done: Arm -> its finished seeds; the first arm is what the others are compared with.
-        console: Where the table is shown.
 
     Returns:
         What is in ``results.json``.
     """
     curves = {arm: {seed: read_metrics(out / arm / f"seed-{seed}") for seed in seeds} for arm, seeds in done.items() if seeds}
     if not curves:
-        console.print("No run has finished: nothing to compare.")
+        print("No run has finished: nothing to compare.")
         return {}
     finals = {
         arm: {name: {seed: last_rounds(run[name]) for seed, run in runs.items() if name in run} for name in METRICS}
@@ -78,7 +76,7 @@ def write_report(out: Path, done: Mapping[str, Sequence[int]], console: Console)
             METRICS[metric],
             out / f"{filename}.png",
         )
-    console.print(text, highlight=False, markup=False)
+    print(text)
     return results
 
 

@@ -62,7 +62,7 @@ def random_model(tmp_path_factory):
     return make
 
 
-def toy_module(*, schedule=None, policy=None, generator=None, verifier=None, backbone=None, **rounds):
+def toy_module(*, schedule=None, policy=None, generator=None, verifier=None, backbone=None, evaluator=None, reference=None, **rounds):
     """A co-evolution module on the toy; keyword arguments of the parts replace the defaults."""
     sgd = lambda params: torch.optim.Adam(params, lr=1e-2)  # noqa: E731
     common = {"lora": LORA, "optimizer": sgd}
@@ -79,6 +79,8 @@ def toy_module(*, schedule=None, policy=None, generator=None, verifier=None, bac
         verifier or ToyVerifier(),
         rounds=RoundConfig(**{"num_responses": 4, "num_rubrics": 3, **rounds}),
         schedule=schedule or [Phase(rounds=2)],
+        evaluator=evaluator,
+        reference=reference,
     )
 
 

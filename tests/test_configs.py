@@ -10,7 +10,7 @@ from lightning_dr.cli import CONFIGS, DRCLI, resolve_config, with_default_config
 from lightning_dr.modules import CoEvolutionModule, LLMVerifier
 
 RUNS = sorted(path.name for path in CONFIGS.glob("*.yaml"))
-ABLATIONS = sorted(path.stem for path in (CONFIGS / "ablations").glob("*.yaml"))
+ABLATIONS = sorted(str(path.relative_to(CONFIGS / "ablations").with_suffix("")) for path in (CONFIGS / "ablations").rglob("*.yaml"))
 FULL = {"qwen3-8b-4bit.yaml": "qwen3", "llama3.1-8b-4bit.yaml": "llama"}
 
 

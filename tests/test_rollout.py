@@ -249,3 +249,68 @@ def test_verifier_of_the_wrong_shape_is_named():
 def test_bad_config(kwargs, message):
     with pytest.raises(ValueError, match=message):
         RoundConfig(**kwargs)
+
+
+class Fixed:
+    """An evaluator: the number of letters."""
+
+    def scores(self, prompts, responses):
+        return [torch.tensor([len(text) / 10 for text in texts]) for texts in responses]
+
+
+class Letters:
+    def quality(self, prompt, responses):
+        return torch.tensor([float(len(text)) for text in responses])
+
+
+def supervised(writer=None, anchors=False, **config):
+    roles = Roles(responder=ScriptedResponder(TEXTS), writer=writer, verifier=ScriptedVerifier(has), evaluator=Fixed())
+    settings = RoundConfig(num_responses=4, num_rubrics=3, **config)
+    return collect_round(scripted_batch(2, ("aaa", "a"), (1.0, 2.0)), roles, settings, evaluator_anchors=anchors)
+
+
+def test_an_evaluator_scores_the_policy_and_nobody_writes():
+    round_ = supervised()
+    assert round_.live is None
+    assert round_.evaluator is None
+    assert round_.parted
+    torch.testing.assert_close(round_.scores_BK, torch.tensor([[0.3, 0.1, 0.1, 0.0]] * 2))
+    torch.testing.assert_close(round_.policy_advantages_BK.sum(-1), torch.zeros(2))
+    assert round_.policy_advantages_BK[0].argmax() == 0
+    assert round_.generator_advantages_BG is None
+    metrics = round_metrics(round_)
+    assert metrics["policy/score"] == pytest.approx(0.125)
+    assert not any(name.startswith(("generator/", "verifier/")) for name in metrics)
+    assert supervised(anchors=True).anchor_scores_BR.tolist() == [pytest.approx([0.3, 0.1])] * 2
+
+
+def test_a_writer_beside_an_evaluator_learns_from_its_own_rubrics():
+    round_ = supervised(ScriptedWriter(RUBRICS))
+    alone, _ = run()
+    torch.testing.assert_close(round_.generator_advantages_BG[:1], run(answers=("aaa", "a"), ranks=(1.0, 2.0))[0].generator_advantages_BG)
+    assert round_.scores_BK[0].tolist() != alone.scores_BK[0].tolist()
+
+
+def test_roles_that_do_not_fit():
+    parts = {"responder": ScriptedResponder(TEXTS), "verifier": ScriptedVerifier(has)}
+    with pytest.raises(ValueError, match="`evaluator` and `evaluator_writer` must not both be given"):
+        Roles(**parts, writer=None, evaluator=Fixed(), evaluator_writer=ScriptedWriter(RUBRICS))
+    with pytest.raises(ValueError, match="`writer` must be given where no `evaluator` is"):
+        Roles(**parts, writer=None)
+
+
+def test_the_score_gap_as_a_reward():
+    rubrics = ["[1] Has a?", "[1] Has b?", "nonsense"]
+    roles = Roles(
+        responder=ScriptedResponder(["aaa", "a", "b", ""]),
+        writer=ScriptedWriter(rubrics),
+        verifier=ScriptedVerifier(has),
+        reference=Letters(),
+    )
+    weights = {"disc_weight": 0.0, "anchor_weight": 0.0, "format_weight": 0.0, "gap_weight": 2.0}
+    round_ = collect_round(scripted_batch(1), roles, RoundConfig(num_responses=4, num_rubrics=3, scale="none", **weights))
+    # ordered pairs: aaa > a, aaa > b, aaa > "", a > "", b > "": "Has a?" gets 0 + 1 + 1 + 1 + 0, "Has b?" gets 0 - 1 + 0 + 0 + 1
+    assert round_.live.gap_BG[0, :2].tolist() == pytest.approx([0.6, 0.0])
+    # the unreadable rubric has the floor of its group
+    assert round_.generator_advantages_BG[0].tolist() == pytest.approx([0.8, -0.4, -0.4])
+    assert run()[0].live.gap_BG is None

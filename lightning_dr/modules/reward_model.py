@@ -14,7 +14,6 @@ from ..prompts import render_conversation
 from ..records import Prompt
 from .chat import ChatText
 from .loading import DType, quantization_kwargs, resolve_dtype
-from .random_state import seeded
 
 HEADS = ("score", "classifier")
 """What transformers calls the layer that gives the number; it stays as it is when the rest is quantised."""
@@ -62,6 +61,8 @@ class RewardModel:
         self.squash = squash
         self._source: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
         self._shared: Any = None
+        self._text: ChatText | None = None
+        self._named: int | None = None
         self._model: PreTrainedModel | None = None
 
     def attach(self, module: Any) -> None:
@@ -71,26 +72,36 @@ class RewardModel:
             ValueError: If the model has more than one label.
         """
         self._shared = module.backbone
-        labels = AutoConfig.from_pretrained(self.name_or_path, **self._source).num_labels
-        if labels != 1:
-            raise ValueError(f"`name_or_path` must be a model with one label, got {self.name_or_path!r} with {labels}. Use a reward model.")
-        self.text = ChatText()
-        self.text.tokenizer = AutoTokenizer.from_pretrained(self.name_or_path, truncation_side="left", **self._source)
+        config = AutoConfig.from_pretrained(self.name_or_path, **self._source)
+        if config.num_labels != 1:
+            raise ValueError(
+                f"`name_or_path` must be a model with one label, got {self.name_or_path!r} with {config.num_labels}. Use a reward model."
+            )
+        self._named = config.get_text_config().pad_token_id
+        self._text = ChatText()
+        self._text.tokenizer = AutoTokenizer.from_pretrained(self.name_or_path, truncation_side="left", **self._source)
+
+    @property
+    def text(self) -> ChatText:
+        """The tokenizer, and what takes special tokens out.
+
+        Raises:
+            RuntimeError: If no module was attached.
+        """
+        if self._text is None:
+            raise RuntimeError("`RewardModel` must be attached to a CoEvolutionModule before it scores: call `attach(module)`.")
+        return self._text
 
     @property
     def model(self) -> PreTrainedModel:
         """The classifier, loaded on first use.
 
         Raises:
-            RuntimeError: If no module was attached.
             ValueError: If weights are missing, as in a base model without a head: they would be random.
         """
-        if self._shared is None:
-            raise RuntimeError("`RewardModel` must be attached to a CoEvolutionModule before it scores: call `attach(module)`.")
         if self._model is None:
             quantization = self.quantization and {"llm_int8_skip_modules": list(HEADS), **self.quantization}
-            # A validation is in inference mode, and new weights draw from the random state that training goes on from.
-            with torch.inference_mode(False), seeded(0, self._shared.device):
+            with torch.inference_mode(False):  # which a validation is in
                 model, report = AutoModelForSequenceClassification.from_pretrained(
                     self.name_or_path,
                     dtype=resolve_dtype(self.dtype),
@@ -98,13 +109,14 @@ class RewardModel:
                     **quantization_kwargs(quantization),
                     **self._source,
                 )
+                if self.quantization is None:
+                    model.to(self._shared.device)
             if missing := sorted(report["missing_keys"]):
                 raise ValueError(
-                    f"`name_or_path` must be a reward model with all its weights, but {self.name_or_path!r} lacks {missing[:3]}. Use another."
+                    f"`name_or_path` must be a reward model with all its weights, but {self.name_or_path!r} lacks {missing[:3]}. "
+                    "Use one that was trained as a classifier."
                 )
             self._model = cast(PreTrainedModel, model).requires_grad_(False).eval()
-            if self.quantization is None:
-                self._model.to(self._shared.device)
         return self._model
 
     def scores(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]]) -> list[Tensor]:

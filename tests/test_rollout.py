@@ -301,12 +301,8 @@ def test_roles_that_do_not_fit():
 
 def test_the_score_gap_as_a_reward():
     rubrics = ["[1] Has a?", "[1] Has b?", "nonsense"]
-    roles = Roles(
-        responder=ScriptedResponder(["aaa", "a", "b", ""]),
-        writer=ScriptedWriter(rubrics),
-        verifier=ScriptedVerifier(has),
-        reference=Letters(),
-    )
+    responder, writer = ScriptedResponder(["aaa", "a", "b", ""]), ScriptedWriter(rubrics)
+    roles = Roles(responder=responder, writer=writer, verifier=ScriptedVerifier(has), reference=Letters())
     weights = {"disc_weight": 0.0, "anchor_weight": 0.0, "format_weight": 0.0, "gap_weight": 2.0}
     round_ = collect_round(scripted_batch(1), roles, RoundConfig(num_responses=4, num_rubrics=3, scale="none", **weights))
     # ordered pairs: aaa > a, aaa > b, aaa > "", a > "", b > "": "Has a?" gets 0 + 1 + 1 + 1 + 0, "Has b?" gets 0 - 1 + 0 + 0 + 1

@@ -34,7 +34,8 @@ class IntervalMetric(Metric):
 
     def compute(self) -> MeanInterval:
         """Mean, 95% interval and number of values."""
-        return mean_interval(dim_zero_cat(self.values) if self.values else torch.empty(0))
+        # After a synchronisation the values are one tensor.
+        return mean_interval(dim_zero_cat(self.values) if isinstance(self.values, Tensor) or self.values else torch.empty(0))
 
 
 class ScoreGap(IntervalMetric):

@@ -1,5 +1,6 @@
 """Static rubrics and item dropout."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -53,25 +54,21 @@ class TestStaticRubrics:
         assert made.evaluator_writer is None
 
     def test_a_given_file_is_used_and_not_changed(self, tmp_path):
-        path = tmp_path / "theirs.jsonl"
-        given = "".join(
-            f'{{"prompt": "Write about {topic}.", "rubrics": ["[2] Does the response mention silk?"]}}\n' for topic in ("ocean", "forest")
-        )
+        path, question = tmp_path / "theirs.jsonl", "Does the response mention silk?"
+        prompts = [f"Write about {topic}." for topic in ("ocean", "forest")]
+        given = "".join(json.dumps({"prompt": prompt, "rubrics": [f"[2] {question}"]}) + "\n" for prompt in prompts)
         path.write_text(given)
         look = Look()
         fit(module(2), tmp_path / "run", [StaticRubrics(path=str(path)), look], data())
-        assert all(
-            draw.rubric.questions == ["Does the response mention silk?"]
-            for r in look.rounds
-            for group in r.evaluator.rubrics
-            for draw in group
-        )
+        assert [rubric for seen in look.texts().values() for _, group in seen for rubric in group] == [(question,)] * 12
         assert path.read_text() == given
 
     def test_a_resumed_run_has_the_same_rubrics(self, tmp_path):
         whole, cut, rest = Look(), Look(), Look()
         one, two = module(4), module(4)
+        torch.manual_seed(0)
         fit(one, tmp_path / "whole", [StaticRubrics(), whole], data())
+        torch.manual_seed(0)
         fit(module(2), tmp_path / "cut", [StaticRubrics(), cut, AdapterCheckpoint()], data())
         checkpoint = tmp_path / "cut" / "checkpoints" / "round-00002" / "trainer.ckpt"
         fit(two, tmp_path / "rest", [StaticRubrics(), rest], data(), ckpt_path=checkpoint)

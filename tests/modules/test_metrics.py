@@ -66,6 +66,10 @@ def worker(rank, path, results):
     torch.distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
     data, found = sets(), {}
     own = slice(0, 2) if rank == 0 else slice(2, 7)  # not the same number
+    empty = IntervalMetric()
+    if rank == 1:
+        empty.update(torch.tensor([1.0, 2.0]))
+    found["nothing on one"] = empty.compute().mean
     for name, (kind, arguments, _) in CASES.items():
         metric = kind()
         metric.update(*arguments(*(part[own] for part in data)))
@@ -79,6 +83,7 @@ def test_two_processes_measure_what_one_does(tmp_path):
     results = context.SimpleQueue()
     mp.spawn(worker, args=(tmp_path / "store", results), nprocs=2)
     both = dict(results.get() for _ in range(2))
+    assert both[0].pop("nothing on one") == both[1].pop("nothing on one") == 1.5
     for name, (_, _, pure) in CASES.items():
         want = tuple(mean_interval(pure(*sets())))
         assert both[0][name] == pytest.approx(want), name

@@ -62,7 +62,7 @@ class ChatText:
 
     def without_special_tokens(self, text: str) -> str:
         """A response that spells out a turn marker must not open a turn, nor when the removal of one makes another."""
-        found = 1
+        found = 1 if self.special_tokens.pattern else 0
         while found:
             text, found = self.special_tokens.subn("", text)
         return text

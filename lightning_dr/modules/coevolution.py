@@ -183,7 +183,7 @@ class CoEvolutionModule(LightningModule):
             round_.metrics.update(self._update(role, round_, phase))
             round_.seconds[f"update_{role}"] = time.perf_counter() - began
         round_.seconds["round"] = time.perf_counter() - start
-        round_.metrics.update(round_metrics(round_) | getattr(self.verifier, "metrics", {}))
+        round_.metrics.update(round_metrics(round_) | getattr(self.verifier, "metrics", {}) | getattr(self.evaluator, "metrics", {}))
         round_ = self._hook("on_round_end", round_)
         self.log_dict({"round": float(self.round), "step": float(self.round), **round_.metrics}, on_step=True, on_epoch=False)
         self.round += 1

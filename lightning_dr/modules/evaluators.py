@@ -61,7 +61,8 @@ class DynamicRubric:
 class StaticRubric(DynamicRubric):
     """Rubrics that are written once per prompt and kept on disk, by this or another model.
 
-    As rewards of a policy they are RaR with explicit aggregation (arXiv 2507.17746): the weighted share of the items that hold.
+    As rewards of a policy they are RaR with explicit aggregation (arXiv 2507.17746): the weighted share of the items that hold. With
+    implicit aggregation it is :class:`.judges.ImplicitRubric` with a :class:`lightning_dr.stored.StoredRubrics` as its writer.
 
     Args:
         path: A file for :class:`lightning_dr.stored.StoredRubrics`. What it lacks is written by the generator.

@@ -53,7 +53,7 @@ class LLMVerifier(nn.Module):
 
     def attach(self, shared: Backbone) -> None:
         """Use the shared base, or load the verifier's own model."""
-        self.backbone = shared if self.own is None else Backbone(self.own).requires_grad_(False)
+        self.backbone = shared if self.own is None else Backbone(self.own).requires_grad_(False).eval()
         self.yes_ids, self.no_ids = yes_no_token_ids(dict(enumerate(self.backbone.pieces)))
 
     @torch.no_grad()

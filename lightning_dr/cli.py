@@ -117,7 +117,9 @@ def run_experiment(name: str, args: Sequence[str]) -> None:
     parser = ArgumentParser(prog=f"lightning-dr {name}", description=(command.__doc__ or "").partition("Args:")[0])
     parser.add_argument("--config", action="config", help="A file with these options.")
     parser.add_function_arguments(command, as_positional=name != "ablate")
-    options = vars(parser.instantiate_classes(parser.parse_args(list(args))))
+    found = [f"--config={resolve_config(arg.removeprefix('--config='))}" if arg.startswith("--config=") else arg for arg in args]
+    found = [resolve_config(arg) if before == "--config" else arg for before, arg in zip(["", *found], found, strict=False)]
+    options = vars(parser.instantiate_classes(parser.parse_args(found)))
     options.pop("config", None)
     try:
         command(**options)

@@ -46,7 +46,9 @@ def build(out: Path = OUT, steps: int = 400, seed: int = 0, batch_size: int = 32
         """Reward of the better answer less that of the worse one ``[n]``."""
         answers = [(topic, better) for topic, better, _ in pairs] + [(topic, worse) for topic, _, worse in pairs]
         texts = [
-            tokenizer.apply_chat_template([*data.world.prompt(topic).messages, {"role": "assistant", "content": text}], tokenize=False)
+            tokenizer.apply_chat_template(
+                [*map(dict, data.world.prompt(topic).messages), {"role": "assistant", "content": text}], tokenize=False
+            )
             for topic, text in answers
         ]
         rewards = model(**tokenizer(texts, padding=True, return_tensors="pt")).logits.squeeze(-1)

@@ -80,8 +80,16 @@ def with_default_config(args: Sequence[str]) -> list[str]:
     args[: command + 1] = args[command : command + 1] + args[:command]
     if not args or args[0] not in COMMANDS or {"-h", "--help"} & set(args):
         return args
+    configs, rest = split_configs(args[1:])
+    if not any(map(names_backbone, configs)):
+        configs.insert(0, str(CONFIGS / DEFAULT))
+    return [args[0], *(f"--config={config}" for config in configs), *rest]
+
+
+def split_configs(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The config files that arguments name, found in the package by their name too, and the other arguments."""
     configs, rest = [], []
-    given = iter(args[1:])
+    given = iter(args)
     for arg in given:
         if arg in ("--config", "-c"):
             configs.append(resolve_config(next(given, "")))
@@ -89,9 +97,7 @@ def with_default_config(args: Sequence[str]) -> list[str]:
             configs.append(resolve_config(arg.removeprefix("--config=")))
         else:
             rest.append(arg)
-    if not any(map(names_backbone, configs)):
-        configs.insert(0, str(CONFIGS / DEFAULT))
-    return [args[0], *(f"--config={config}" for config in configs), *rest]
+    return configs, rest
 
 
 def names_backbone(config: str) -> bool:
@@ -117,9 +123,8 @@ def run_experiment(name: str, args: Sequence[str]) -> None:
     parser = ArgumentParser(prog=f"lightning-dr {name}", description=(command.__doc__ or "").partition("Args:")[0])
     parser.add_argument("--config", action="config", help="A file with these options.")
     parser.add_function_arguments(command, as_positional=name != "ablate")
-    found = [f"--config={resolve_config(arg.removeprefix('--config='))}" if arg.startswith("--config=") else arg for arg in args]
-    found = [resolve_config(arg) if before == "--config" else arg for before, arg in zip(["", *found], found, strict=False)]
-    options = vars(parser.instantiate_classes(parser.parse_args(found)))
+    configs, rest = split_configs(args)
+    options = vars(parser.instantiate_classes(parser.parse_args([*(f"--config={config}" for config in configs), *rest])))
     options.pop("config", None)
     try:
         command(**options)

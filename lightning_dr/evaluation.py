@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from lightning_dr.records import Completion, Evaluation, Prompt, Rubrics
+from lightning_dr.records import Completion, Evaluation, Prompt, Responses
 from lightning_dr.roles import RubricWriter, Verifier
 from lightning_dr.rubric import normalise_question
 from lightning_dr.scoring import mean_scores, set_scores
@@ -78,6 +78,17 @@ def score_rubrics(draw: Evaluation) -> Evaluation:
     )
 
 
+def rows_by_size(responses: Sequence[Sequence[str]]) -> Iterator[list[int]]:
+    """The numbers of the response sets of each size, the smallest sets first: records hold sets of one size."""
+    for size in sorted({len(texts) for texts in responses}):
+        yield [row for row, texts in enumerate(responses) if len(texts) == size]
+
+
+def as_responses(responses: Sequence[Sequence[str]]) -> Responses:
+    """Texts as response sets that nobody sampled."""
+    return tuple(tuple(Completion(text=text) for text in texts) for texts in responses)
+
+
 class RubricEvaluator:
     """An :class:`~lightning_dr.roles.Evaluator` made of a rubric writer and a verifier: the mean score over G rubrics of each set.
 
@@ -97,8 +108,7 @@ class RubricEvaluator:
     def scores(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]]) -> list[Tensor]:
         """See :meth:`lightning_dr.roles.Evaluator.scores`; NaN where no rubric could be read."""
         out: list[Tensor] = [torch.empty(0)] * len(prompts)
-        for size in sorted({len(texts) for texts in responses}):
-            rows = [row for row, texts in enumerate(responses) if len(texts) == size]
+        for rows in rows_by_size(responses):
             found = self.evaluate([prompts[row] for row in rows], [responses[row] for row in rows])
             for row, scores in zip(rows, mean_scores(found.scores_BGK), strict=True):
                 out[row] = scores
@@ -106,6 +116,5 @@ class RubricEvaluator:
 
     def evaluate(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]]) -> Evaluation:
         """The rubrics, verdicts and scores behind :meth:`scores`, for sets of the same size."""
-        sets = tuple(tuple(Completion(text=text) for text in texts) for texts in responses)
-        rubrics: Rubrics = self.writer.write(prompts, sets, self.num_rubrics)
+        rubrics = self.writer.write(prompts, as_responses(responses), self.num_rubrics)
         return score_rubrics(verify_rubrics(Evaluation(rubrics=rubrics), prompts, responses, [[]] * len(prompts), self.verifier))

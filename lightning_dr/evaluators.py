@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from lightning_dr.ifeval import question_for
+from lightning_dr.jsonl import read_lines
 from lightning_dr.prompts import render_conversation
 from lightning_dr.records import Prompt
-from lightning_dr.roles import Evaluator
+from lightning_dr.roles import Evaluator, attach
 from lightning_dr.rules import RuleVerifier
 
 
@@ -47,8 +46,7 @@ class EvaluatorRanking:
 
     def attach(self, module: Any) -> None:
         """Hand the module on to the evaluator."""
-        if hasattr(self.evaluator, "attach"):
-            self.evaluator.attach(module)
+        attach(self.evaluator, module)
 
     def quality(self, prompt: Prompt, responses: Sequence[str]) -> Tensor:
         """See :meth:`lightning_dr.roles.ReferenceRanking.quality`."""
@@ -68,16 +66,13 @@ class VerifiableCorrectness:
     def __init__(self, path: str) -> None:
         self.verifier = RuleVerifier()
         self.questions: dict[str, list[str]] = {}
-        for number, line in enumerate(Path(path).read_text(encoding="utf-8-sig").splitlines(), start=1):
-            if not line.strip():
-                continue
+        for where, row in read_lines(path, "a row of IFEval"):
             try:
-                row = json.loads(line)
                 pairs = zip(row["instruction_id_list"], row["kwargs"], strict=True)
                 found = [question_for(name, kwargs) for name, kwargs in pairs]
                 self.questions[row["prompt"]] = [question for question in found if question is not None]
             except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"{path}, line {number}: must be a row of IFEval, but {error!r}.") from error
+                raise ValueError(f"{where}: must be a row of IFEval, but {error!r}.") from error
 
     def quality(self, prompt: Prompt, responses: Sequence[str]) -> Tensor:
         """Share of the constraints; NaN for a prompt that has none that a rule can read."""

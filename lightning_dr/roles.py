@@ -58,6 +58,17 @@ class Evaluator(Protocol):
         ...
 
 
+def attach(part: object, module: object) -> None:
+    """Let an evaluator or a reference ranking that has a method ``attach`` take what it needs of a ``CoEvolutionModule``."""
+    if hasattr(part, "attach"):
+        part.attach(module)
+
+
+def unattached(part: object) -> RuntimeError:
+    """The error of a part that is used before it knows its module."""
+    return RuntimeError(f"`{type(part).__name__}` must be attached to a CoEvolutionModule before it scores: call `attach(module)`.")
+
+
 @runtime_checkable
 class ReferenceRanking(Protocol):
     """A reference ranking of a response set, against which the score gap is measured."""

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from lightning_dr.jsonl import read_lines
 from lightning_dr.prompts import render_conversation
 from lightning_dr.records import Completion, Prompt, Responses, RubricDraw, Rubrics
 from lightning_dr.roles import RubricWriter
 from lightning_dr.rubric import RubricParseError, parse_rubric, render_rubric
+
+FORM = 'a JSON object {"prompt": text, "rubrics": [text, …]}'
+"""A line of the file."""
 
 
 def read_text(completion: Completion) -> RubricDraw:
@@ -18,6 +23,14 @@ def read_text(completion: Completion) -> RubricDraw:
         return RubricDraw(completion=completion, rubric=parse_rubric(completion.text, duplicates="keep"))
     except RubricParseError as error:
         return RubricDraw(completion=completion, error=str(error))
+
+
+def _parse(where: str, entry: Any) -> tuple[str, list[str]]:
+    """Prompt and rubrics of a line."""
+    prompt, texts = (entry.get("prompt"), entry.get("rubrics")) if isinstance(entry, dict) else (None, None)
+    if not (isinstance(prompt, str) and isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts)):
+        raise ValueError(f"{where}: must be {FORM}, got {json.dumps(entry, ensure_ascii=False)[:60]!r}.")
+    return prompt, texts
 
 
 class StoredRubrics:
@@ -40,25 +53,11 @@ class StoredRubrics:
         self.writer = writer
         self.texts: dict[str, list[str]] = {}
         if self.path.is_file():
-            for number, line in enumerate(self.path.read_text(encoding="utf-8-sig").splitlines(), start=1):
-                if line.strip():
-                    prompt, texts = self._parse(line, number)
-                    self.texts[prompt] = texts
+            for where, entry in read_lines(self.path, FORM):
+                prompt, texts = _parse(where, entry)
+                self.texts[prompt] = texts
         elif writer is None:
             raise FileNotFoundError(f"`path` must be a file of rubrics, got {str(path)!r}, which is not there.")
-
-    def _parse(self, line: str, number: int) -> tuple[str, list[str]]:
-        try:
-            entry = json.loads(line)
-            prompt, texts = entry["prompt"], entry["rubrics"]
-            good = isinstance(prompt, str) and isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts)
-        except (ValueError, KeyError, TypeError):
-            good = False
-        if not good:
-            raise ValueError(
-                f'{self.path}, line {number}: must be a JSON object {{"prompt": text, "rubrics": [text, …]}}, got {line[:60]!r}.'
-            )
-        return prompt, texts
 
     def write(self, prompts: Sequence[Prompt], responses: Responses, num_rubrics: int) -> Rubrics:
         """The stored rubrics of each prompt, over and over until there are ``num_rubrics`` of them.

@@ -62,6 +62,13 @@ def test_a_bad_line_is_named(line, tmp_path):
         StoredRubrics(path)
 
 
+def test_a_prompt_with_other_line_ends_comes_back(tmp_path):
+    path = tmp_path / "rubrics.jsonl"
+    prompt = Prompt(id="x", messages=({"role": "user", "content": "one\u2028two\x85three\x0c\nfour\r"},))
+    StoredRubrics(path, Counting(["[1] One?"])).write([prompt], SETS[:1], 1)
+    assert questions(StoredRubrics(path).write([prompt], SETS[:1], 1)[0]) == ["One?"]
+
+
 def test_no_file_and_no_writer(tmp_path):
     with pytest.raises(FileNotFoundError, match="`path` must be a file of rubrics"):
         StoredRubrics(tmp_path / "none.jsonl")

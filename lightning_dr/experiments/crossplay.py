@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ..roles import ReferenceRanking
 from .grid import Grid, evaluate_grid
+from .output import write_results
 from .plots import plot_heat_maps
 from .runs import RunFolder
 from .statistics import bootstrap_mean
@@ -45,15 +45,11 @@ def crossplay(
     """
     grid = evaluate_grid(RunFolder(run), rounds, num_rounds, prompts, reference, seed)
     folder = Path(out or Path(run) / "crossplay")
-    folder.mkdir(parents=True, exist_ok=True)
     cells = {name: intervals(grid, name) for name in SHOWN if not np.isnan(grid.values[name]).all()}
     staleness = {name: staleness_of(grid, name) for name in cells}
-    text = markdown(grid, cells, staleness)
     result = {"run": run, "policies": grid.policies, "evaluators": grid.generators, "prompts": grid.values["gap"].shape[-1]}
-    (folder / "crossplay.json").write_text(json.dumps(result | {"cells": cells, "staleness": staleness}, indent=2) + "\n", encoding="utf-8")
-    (folder / "crossplay.md").write_text(text, encoding="utf-8")
+    write_results(folder, "crossplay", result | {"cells": cells, "staleness": staleness}, markdown(grid, cells, staleness))
     plot_heat_maps(cells, SHOWN, grid.policies, grid.generators, folder / "crossplay.png")
-    print(text)
     print(f"Written to {folder}/: crossplay.json, crossplay.md, crossplay.png")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from ..roles import ReferenceRanking
 from .bound import Bound, largest_coefficient, misordered, residual, tightest
 from .grid import Grid, evaluate_grid
+from .output import write_results
 from .plots import plot_objective_against_gap
 from .runs import RunFolder
 from .statistics import Values, bootstrap
@@ -21,6 +21,7 @@ from .statistics import Values, bootstrap
 RESAMPLES = 500
 LATE = 1 / 3
 """Share of the rounds, the last ones, that are late training."""
+STATISTICS = ("tightest_coefficient", "slack_removed", "largest_coefficient", "misordered")
 EXPLANATION = """
 *tightest c*: leaves the least slack. *slack removed*: of that of a constant bound (c = 0). *largest c*: leaves as much as a constant.
 *misordered*: pairs of generators on one policy that J and Δgap order differently; *clear*: both differences have intervals without 0.
@@ -68,7 +69,7 @@ def diagnose(
         "pairs": "of the anchor lists, by rank" if measure == "anchor_gap" else "of the responses, by the reference ranking",
         "prompts": grid.values[measure].shape[-1],
         "anchor_weight": anchor_weight,
-        "rounds": [row for t in range(len(grid.policies)) for row in round_rows(grid, measure, anchor_weight, t)],
+        "rounds": round_rows(grid, measure, anchor_weight),
         "sets": {},
     }
     owns = [number for number, name in enumerate(grid.generators) if " " not in name]
@@ -83,14 +84,10 @@ def diagnose(
             if len(columns) > 1 and rows:
                 result["sets"][f"{name}, {when}"] = check(grid, measure, anchor_weight, rows, columns)
     folder = Path(out or Path(run) / "diagnose")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "diagnose.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    text = markdown(result)
-    (folder / "diagnose.md").write_text(text, encoding="utf-8")
+    write_results(folder, "diagnose", result, markdown(result))
     gap, objective = means(grid, measure, anchor_weight)
     groups = {name: columns for name, columns in sets.items() if name != "all together"}
     plot_objective_against_gap(gap, objective, grid.policies, groups, folder / "diagnose.png")
-    print(text)
     print(f"Written to {folder}/: diagnose.json, diagnose.md, diagnose.png")
 
 
@@ -112,43 +109,38 @@ def means(grid: Grid, measure: str, anchor_weight: float) -> tuple[Values, Value
     return grid.values[measure].mean(-1), objective.mean(-1)
 
 
-def round_rows(grid: Grid, measure: str, anchor_weight: float, t: int) -> list[dict[str, Any]]:
-    """The measures of every generator on one policy, with the residual at the run's tightest coefficient."""
+def round_rows(grid: Grid, measure: str, anchor_weight: float) -> list[dict[str, Any]]:
+    """The measures of every generator on every policy, with the residual at the run's tightest coefficient."""
     gap, objective = means(grid, measure, anchor_weight)
-    coefficient = tightest(gap, objective).coefficient
-    rows = []
-    for s, generator in enumerate(grid.generators):
-        values = {name: float(grid.values[name][t, s].mean()) for name in ("j_disc", "j_anchor")}
-        eta = residual(gap[t, s], grid.values["j_disc"][t, s].mean(), coefficient)
-        rows.append({"policy": grid.policies[t], "generator": generator, "gap": float(gap[t, s]), **values, "residual": float(eta)})
-    return rows
+    terms = {name: grid.values[name].mean(-1) for name in ("j_disc", "j_anchor")}
+    eta = residual(gap, terms["j_disc"], tightest(gap, objective).coefficient)
+    return [
+        {"policy": policy, "generator": generator}
+        | {name: float(values[t, s]) for name, values in {"gap": gap, **terms, "residual": eta}.items()}
+        for t, policy in enumerate(grid.policies)
+        for s, generator in enumerate(grid.generators)
+    ]
 
 
 def check(grid: Grid, measure: str, anchor_weight: float, rows: Sequence[int], columns: Sequence[int]) -> dict[str, Any]:
     """Eq. 45 on some policies and generators, each number with its interval over prompts."""
     gap_all = grid.values[measure][np.ix_(rows, columns)]
     objective_all = (grid.values["j_disc"] + anchor_weight * grid.values["j_anchor"])[np.ix_(rows, columns)]
-    size = gap_all.shape[-1]
 
     def on(function: Any, prompts: Any = slice(None)) -> Any:
         return function(gap_all[..., prompts].mean(-1), objective_all[..., prompts].mean(-1))
 
-    def with_interval(function: Any) -> dict[str, Any]:
-        low, high = bootstrap(lambda prompts: on(function, prompts), size, RESAMPLES)
-        return {"value": float(on(function)), "interval": [low, high]}
-
+    values = on(statistics)
+    low, high = bootstrap(lambda prompts: on(statistics, prompts), gap_all.shape[-1], RESAMPLES)
+    with_intervals = {name: {"value": float(values[k]), "interval": [float(low[k]), float(high[k])]} for k, name in enumerate(STATISTICS)}
     best: Bound = on(tightest)
     largest: Bound = on(largest_coefficient)
     resolved = resolved_pairs(gap_all, objective_all)
     wrong = on(misordered)
     pairs = ~np.isnan(wrong)
-    return {
-        "tightest_coefficient": with_interval(lambda gap, objective: tightest(gap, objective).coefficient),
-        "slack_removed": with_interval(slack_removed),
-        "largest_coefficient": with_interval(lambda gap, objective: largest_coefficient(gap, objective).coefficient),
+    return with_intervals | {
         "intercepts_at_tightest": {str(grid.policies[t]): float(value) for t, value in zip(rows, best.intercepts, strict=True)},
         "intercepts_at_largest": {str(grid.policies[t]): float(value) for t, value in zip(rows, largest.intercepts, strict=True)},
-        "misordered": with_interval(lambda gap, objective: np.nanmean(misordered(gap, objective))),
         "pairs": int(pairs.sum()),
         "resolved_pairs": int((pairs & resolved).sum()),
         "resolved_misordered": int(wrong[pairs & resolved].sum()),
@@ -156,10 +148,17 @@ def check(grid: Grid, measure: str, anchor_weight: float, rows: Sequence[int], c
     }
 
 
-def slack_removed(gap: Values, objective: Values) -> float:
-    """Share of the slack of a constant bound that the tightest coefficient removes: 0 the objective says nothing, 1 it says all."""
+def statistics(gap: Values, objective: Values) -> Values:
+    """The numbers that have an interval, in the order of ``STATISTICS``, of ``[T, S]``."""
+    best = tightest(gap, objective)
+    largest = largest_coefficient(gap, objective)
+    return np.array([best.coefficient, slack_removed(gap, best), largest.coefficient, np.nanmean(misordered(gap, objective))])
+
+
+def slack_removed(gap: Values, best: Bound) -> float:
+    """Share of the slack of a constant bound that the tightest one removes: 0 the objective says nothing, 1 it says all."""
     constant = float((gap - gap.min(1, keepdims=True)).mean())
-    return 1 - tightest(gap, objective).slack / constant if constant > 0 else math.nan
+    return 1 - best.slack / constant if constant > 0 else math.nan
 
 
 def resolved_pairs(gap: Values, objective: Values) -> NDArray[np.bool_]:
@@ -195,7 +194,7 @@ def markdown(result: dict[str, Any]) -> str:
         "|---|---:|---:|---:|---:|---:|",
     ]
     for name, found in result["sets"].items():
-        cells = [value_text(found[key]) for key in ("tightest_coefficient", "slack_removed", "largest_coefficient", "misordered")]
+        cells = [value_text(found[key]) for key in STATISTICS]
         parts.append(f"| {name} | {' | '.join(cells)} | {found['resolved_misordered']} of {found['resolved_pairs']} |")
     parts.append(EXPLANATION)
     parts += ["| policy | ε_t at the tightest c | ε_t at the largest c | pairs misordered |", "|---:|---:|---:|---:|"]

@@ -15,7 +15,7 @@ from ..gap import pairwise_accuracy, score_gap
 from ..modules import CoEvolutionModule
 from ..modules.random_state import seeded
 from ..records import Batch, Prompt, Responses, Round
-from ..roles import ReferenceRanking
+from ..roles import ReferenceRanking, attach
 from ..rollout import Roles, anchor_ranks, collect_round, reference_quality
 from .runs import RunFolder, held_out, pick_rounds
 from .statistics import Values
@@ -80,8 +80,7 @@ def evaluate_grid(
     picked = pick_rounds(run.checkpoints, rounds, num_rounds)
     module, data = run.load()
     reference = reference or run.reference()
-    if reference is not None and hasattr(reference, "attach"):
-        reference.attach(module)
+    attach(reference, module)
     batches = held_out(data, prompts)
     states = {str(number): state_of(run, module, number, "generator") for number in picked}
     numbers = list(picked)
@@ -98,7 +97,8 @@ def evaluate_grid(
             module.policy.load_role_state(policy)
             with seeded(seed, module.device):
                 drawn = [module.policy.respond(batch.prompts, module.config.num_responses) for batch in batches]
-            rows.append([measure(module, state, batches, drawn, reference, seed) for state in states.values()])
+            quality = [quality_of(reference, batch, responses) for batch, responses in zip(batches, drawn, strict=True)]
+            rows.append([measure(module, state, batches, drawn, quality, seed) for state in states.values()])
     values = {name: np.array([[cell[name] for cell in row] for row in rows]) for name in MEASURES}
     return Grid(policies=picked, generators=list(states), rounds=numbers, values=values)
 
@@ -108,31 +108,37 @@ def state_of(run: RunFolder, module: CoEvolutionModule, number: int, role: str) 
     return module.roles[role].role_state() if number == 0 else run.adapter(number, role)
 
 
+def quality_of(reference: ReferenceRanking | None, batch: Batch, responses: Responses) -> Tensor:
+    """Reference quality of a batch's responses ``[B, K]``; NaN without a reference."""
+    if reference is None:
+        return torch.full((len(responses), len(responses[0])), torch.nan)
+    return reference_quality(reference, Round(index=0, batch=batch, responses=responses))
+
+
 def measure(
     module: CoEvolutionModule,
     generator: Mapping[str, Tensor],
     batches: Sequence[Batch],
     drawn: Sequence[Responses],
-    reference: ReferenceRanking | None,
+    quality: Sequence[Tensor],
     seed: int,
 ) -> dict[str, Values]:
     """One generator on one policy's responses: measure -> one value per prompt ``[N]``."""
     module.generator.load_role_state(generator)
     found: dict[str, list[Tensor]] = {name: [] for name in MEASURES}
-    for number, (batch, responses) in enumerate(zip(batches, drawn, strict=True)):
+    for number, (batch, responses, truth) in enumerate(zip(batches, drawn, quality, strict=True)):
         roles = Roles(responder=FixedResponses(responses), writer=module.generator, verifier=module.verifier)
         with seeded(seed + 1 + number, module.device):
             round_ = collect_round(batch, roles, module.config)
-        for name, values in measures(round_, reference).items():
+        for name, values in measures(round_, truth).items():
             found[name].append(values)
     return {name: torch.cat(values).double().numpy() for name, values in found.items()}
 
 
-def measures(round_: Round, reference: ReferenceRanking | None) -> dict[str, Tensor]:
-    """Measure -> one value per prompt ``[B]`` of a round."""
+def measures(round_: Round, quality: Tensor) -> dict[str, Tensor]:
+    """Measure -> one value per prompt ``[B]`` of a round whose responses have a quality ``[B, K]``."""
     scores, live = round_.scores_BK, round_.live
     unknown = torch.full((len(scores),), torch.nan)
-    quality = torch.full_like(scores, torch.nan) if reference is None else reference_quality(reference, round_)
     anchors = round_.anchor_scores_BR
     ranks = None if anchors is None else -anchor_ranks(round_.batch, anchors.shape[-1])
     return {

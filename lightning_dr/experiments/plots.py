@@ -11,6 +11,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
+from scipy import stats  # noqa: E402
 
 from .statistics import Values  # noqa: E402
 
@@ -27,8 +28,6 @@ def smooth(values: Values) -> Values:
 
 def band(runs: Sequence[Values]) -> tuple[Values, Values, Values, Values]:
     """Rounds, mean over seeds, and the ends of its 95% interval (t distribution)."""
-    from scipy import stats
-
     length = min(map(len, runs))
     stacked = np.stack([smooth(run[:length]) for run in runs])
     mean = stacked.mean(0)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .output import write_results
 from .plots import plot_arms
 from .statistics import Values, bootstrap_mean, sign_flip_p
 
@@ -66,17 +66,13 @@ def write_report(out: Path, done: Mapping[str, Sequence[int]]) -> dict[str, Any]
     results = {
         arm: {name: compare(values[name], finals[first][name]) for name in METRICS if values[name]} for arm, values in finals.items()
     }
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").write_text(json.dumps({"reference": first, "arms": results}, indent=2) + "\n", encoding="utf-8")
-    text = markdown(results, first)
-    (out / "results.md").write_text(text, encoding="utf-8")
+    write_results(out, "results", {"reference": first, "arms": results}, markdown(results, first))
     for filename, metric in PLOTTED.items():
         plot_arms(
             {arm: [run[metric] for run in runs.values() if metric in run] for arm, runs in curves.items()},
             METRICS[metric],
             out / f"{filename}.png",
         )
-    print(text)
     return results
 
 

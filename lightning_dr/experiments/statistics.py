@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,19 +53,21 @@ def sign_flip_p(differences: Values) -> float:
     return float(test.pvalue)
 
 
-def bootstrap(statistic: Callable[[NDArray[np.intp]], float], size: int, resamples: int = 1000, seed: int = 0) -> tuple[float, float]:
+def bootstrap(statistic: Callable[[NDArray[np.intp]], Any], size: int, resamples: int = 1000, seed: int = 0) -> tuple[Any, Any]:
     """95% percentile interval of any statistic of ``size`` independent units, such as prompts.
 
     Args:
-        statistic: Takes the numbers of the units in a resample ``[size]``.
+        statistic: Takes the numbers of the units in a resample ``[size]``; returns a number or an array of them.
         size: Number of units.
         resamples: Number of resamples.
         seed: Of the resampling.
+
+    Returns:
+        Both ends, in the form of the statistic; resamples in which it is NaN do not count.
     """
     rng = np.random.default_rng(seed)
     found = np.array([statistic(rng.integers(size, size=size)) for _ in range(resamples)])
-    found = found[~np.isnan(found)]
-    if not len(found):
-        return float("nan"), float("nan")
-    low, high = np.percentile(found, [2.5, 97.5])
-    return float(low), float(high)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # where it is NaN in all of them, so are the ends
+        low, high = np.nanpercentile(found, [2.5, 97.5], axis=0)
+    return low, high

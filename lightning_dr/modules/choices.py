@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from ..branches import Tree
 from ..prompts import Template, load_template
 from .backbone import Backbone
 
-MARKER = "<branch-goes-here>"
+MARKER = "<question-goes-here>"
 """Stands for a branch while the prompt is rendered. No end of it is a beginning of it, so it can't be found half inside other text."""
 BLANKS = "▁Ġ"
 """How vocabularies write a blank, beside blanks themselves."""
@@ -84,7 +84,6 @@ class ChoiceReader:
         self.labels = tuple(labels)
         self.ids = label_token_ids(backbone.pieces, labels, backbone.config.name_or_path)
 
-    @torch.no_grad()
     def probabilities(self, trees: Sequence[Tree]) -> tuple[Tensor, Tensor]:
         """The answer that follows each branch.
 
@@ -95,17 +94,33 @@ class ChoiceReader:
             Probabilities over the labels ``[n, L]`` that sum to 1, and the total probability on them ``[n]``; float32 on the CPU, branch
             after branch and tree after tree.
         """
-        found = torch.empty(sum(len(tree.branches) for tree in trees), len(self.labels) + 1)
-        with self.backbone.active(None):
-            for pack in self.backbone.packs(trees):
-                answers = self.backbone.map_end_logits(pack, self._read)
-                found[list(pack.owners)] = answers.cpu()
+        found = read_ends(self.backbone, trees, self._read, len(self.labels) + 1)
         return found[:, :-1], found[:, -1]
 
     def _read(self, logits: Tensor) -> Tensor:
         """Probabilities and mass side by side ``[c, L + 1]``."""
         probabilities, mass = choice_probabilities(logits, self.ids)
         return torch.cat([probabilities, mass.unsqueeze(-1)], -1)
+
+
+@torch.no_grad()
+def read_ends(backbone: Backbone, trees: Sequence[Tree], read: Callable[[Tensor], Tensor], width: int) -> Tensor:
+    """What is read off the next-token logits after each branch, with the adapters off.
+
+    Args:
+        backbone: The model that is asked.
+        trees: Prefixes with their branches, n in all.
+        read: Logits ``[c, V]`` -> numbers ``[c, width]``.
+        width: How many numbers there are for each branch.
+
+    Returns:
+        ``[n, width]``, float32 on the CPU, branch after branch and tree after tree.
+    """
+    found = torch.empty(sum(len(tree.branches) for tree in trees), width)
+    with backbone.active(None):
+        for pack in backbone.packs(trees):
+            found[list(pack.owners)] = backbone.map_end_logits(pack, read).cpu()
+    return found
 
 
 def load_branching(template: str, branch: str, needed: Sequence[str], usual: Sequence[str] = (), optional: Sequence[str] = ()) -> Template:
@@ -141,7 +156,7 @@ def branching_tree(backbone: Backbone, template: Template, values: Mapping[str, 
         branch: The placeholder of the branches.
         texts: One per branch.
     """
-    shared = backbone.render(template.render(**values, **{branch: ""}))
+    shared = "".join(backbone.without_special_tokens(message["content"]) for message in template.render(**values, **{branch: ""}))
     marker = MARKER
     while marker in shared:
         marker += "?"

@@ -17,7 +17,7 @@ from torch import Tensor
 from ..callbacks.base import DRCallback, Role
 from ..diagnostics import round_metrics
 from ..records import UNSET, Batch, Round
-from ..roles import Evaluator, ReferenceRanking, RubricWriter, Verifier
+from ..roles import Evaluator, ReferenceRanking, RubricWriter, Verifier, attach
 from ..rollout import Roles, RoundConfig, collect_round
 from .backbone import Backbone, BackboneConfig
 from .generator import GeneratorModule
@@ -100,9 +100,8 @@ class CoEvolutionModule(LightningModule):
             role.attach(self.backbone, self.backbone_config)
         if hasattr(self.verifier, "attach"):
             self.verifier.attach(self.backbone)
-        for judge in (self.evaluator, self.reference):
-            if judge is not None and hasattr(judge, "attach"):
-                judge.attach(self)
+        for part in (self.evaluator, self.reference):
+            attach(part, self)
 
     def configure_optimizers(self) -> list[torch.optim.Optimizer]:
         """The policy's optimizer and the generator's, each over its own parameters."""

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from ..evaluation import RubricEvaluator
-from ..records import Evaluation, Prompt
-from ..roles import RubricWriter
+from ..records import Prompt
+from ..roles import RubricWriter, unattached
 from ..stored import StoredRubrics
 from .role import read_adapter
 
@@ -46,16 +46,12 @@ class DynamicRubric:
     def evaluator(self) -> RubricEvaluator:
         """What does the work, once the module is known."""
         if self._evaluator is None:
-            raise RuntimeError(f"`{type(self).__name__}` must be attached to a CoEvolutionModule before it scores: call `attach(module)`.")
+            raise unattached(self)
         return self._evaluator
 
     def scores(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]]) -> list[Tensor]:
         """See :meth:`lightning_dr.roles.Evaluator.scores`."""
         return self.evaluator.scores(prompts, responses)
-
-    def evaluate(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]]) -> Evaluation:
-        """See :meth:`lightning_dr.evaluation.RubricEvaluator.evaluate`."""
-        return self.evaluator.evaluate(prompts, responses)
 
 
 class StaticRubric(DynamicRubric):

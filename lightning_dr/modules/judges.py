@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from ..branches import Tree
+from ..evaluation import as_responses, rows_by_size
 from ..prompts import render_conversation
-from ..records import Completion, Prompt, RubricDraw
-from ..roles import RubricWriter
+from ..records import Prompt, RubricDraw
+from ..roles import RubricWriter, unattached
 from ..rubric import render_rubric
 from ..scoring import mean_scores
 from .backbone import Backbone, BackboneConfig
@@ -59,7 +60,7 @@ class Judge:
     def reader(self) -> ChoiceReader:
         """What does the work, once the module is known, on the device of the shared base."""
         if self._reader is None:
-            raise self.unattached()
+            raise unattached(self)
         if self._reader.backbone.device != self._shared.device:
             self._reader.backbone.to(self._shared.device)
         return self._reader
@@ -68,10 +69,6 @@ class Judge:
     def backbone(self) -> Backbone:
         """The model that is asked."""
         return self.reader.backbone
-
-    def unattached(self) -> RuntimeError:
-        """The error of a judge that does not know its module."""
-        return RuntimeError(f"`{type(self).__name__}` must be attached to a CoEvolutionModule before it scores: call `attach(module)`.")
 
     def ask(self, trees: Sequence[Tree]) -> Tensor:
         """Probabilities of the labels after each of n branches ``[n, L]``; NaN where the answer can't be read."""
@@ -236,11 +233,12 @@ class ImplicitRubric(Rater):
     def rubrics(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]]) -> list[list[str]]:
         """The texts of those of each set's rubrics that could be read; a writer is given sets of the same size at a time."""
         if self.writer is None:
-            raise self.unattached()
+            raise unattached(self)
         found: list[Sequence[RubricDraw]] = [()] * len(prompts)
-        for size in sorted({len(texts) for texts in responses} - {0}):
-            rows = [row for row, texts in enumerate(responses) if len(texts) == size]
-            sets = tuple(tuple(Completion(text=text) for text in responses[row]) for row in rows)
+        for rows in rows_by_size(responses):
+            sets = as_responses([responses[row] for row in rows])
+            if not sets[0]:
+                continue
             written = self.writer.write([prompts[row] for row in rows], sets, self.num_rubrics)
             for row, draws in zip(rows, written, strict=True):
                 found[row] = draws

@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 
 from ..prompts import render_conversation
 from ..records import Prompt
+from ..roles import unattached
 from .chat import ChatText
 from .loading import DType, quantization_kwargs, resolve_dtype
 
@@ -89,7 +90,7 @@ class RewardModel:
             RuntimeError: If no module was attached.
         """
         if self._text is None:
-            raise RuntimeError("`RewardModel` must be attached to a CoEvolutionModule before it scores: call `attach(module)`.")
+            raise unattached(self)
         return self._text
 
     @property

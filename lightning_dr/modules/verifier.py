@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from ..branches import Tree
-from ..prompts import load_template, render_conversation
+from ..prompts import render_conversation
 from ..records import Prompt
 from ..verdict import verdict_probabilities, yes_no_token_ids
 from .backbone import Backbone, BackboneConfig
-
-QUESTION = "<question-goes-here>"
+from .choices import branching_tree, load_branching, read_ends
 
 
 class LLMVerifier(nn.Module):
@@ -43,11 +42,7 @@ class LLMVerifier(nn.Module):
             raise ValueError(f"`min_mass` must be in [0, 1), got {min_mass}.")
         self.verdict = verdict
         self.min_mass = min_mass
-        self.template = load_template(template, needed=["response", "question"], usual=["prompt"])
-        if sum(text.count("{question}") for _, text in self.template.sections) > 1:
-            raise ValueError(
-                f"Template {self.template.name!r} must use {{question}} once: what stands before it is shared by all questions."
-            )
+        self.template = load_branching(template, "question", needed=["response"], usual=["prompt"])
         self.own = backbone
         self.metrics: dict[str, float] = {}
 
@@ -56,7 +51,6 @@ class LLMVerifier(nn.Module):
         self.backbone = shared if self.own is None else Backbone(self.own).requires_grad_(False).eval()
         self.yes_ids, self.no_ids = yes_no_token_ids(dict(enumerate(self.backbone.pieces)))
 
-    @torch.no_grad()
     def verify(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]], questions: Sequence[Sequence[str]]) -> list[Tensor]:
         """See :meth:`lightning_dr.roles.Verifier.verify`; ``metrics`` then holds the mean and lowest mass on yes and no."""
         trees = [
@@ -65,16 +59,8 @@ class LLMVerifier(nn.Module):
             if asked
             for response in texts
         ]
-        count = sum(len(tree.branches) for tree in trees)
-        answers = torch.empty(count, 2)
-        with self.backbone.active(None):
-            for pack in self.backbone.packs(trees):
-                found = self.backbone.map_end_logits(
-                    pack, lambda logits: torch.stack(verdict_probabilities(logits, self.yes_ids, self.no_ids), -1)
-                )
-                answers[list(pack.owners)] = found.cpu()
-        yes, mass = answers.unbind(-1)
-        if count:
+        yes, mass = read_ends(self.backbone, trees, self._read, 2).unbind(-1)
+        if len(mass):
             self.metrics = {"verifier/yes_no_mass": mass.mean().item(), "verifier/yes_no_mass_min": mass.min().item()}
         verdicts = (yes >= 0.5).float() if self.verdict == "hard" else yes
         verdicts = torch.where(torch.isnan(yes) | (mass < self.min_mass), torch.nan, verdicts)
@@ -85,9 +71,8 @@ class LLMVerifier(nn.Module):
     def tree(self, prompt: Prompt, response: str, questions: Sequence[str]) -> Tree:
         """The conversation x, y is the prefix, and the questions are branches that end where the answer begins."""
         values = {"prompt": render_conversation(prompt.messages), "response": response}
-        marker = QUESTION
-        while marker in self.backbone.without_special_tokens(values["prompt"] + response):
-            marker += "?"
-        prefix, _, ending = self.backbone.render(self.template.render(**values, question=marker)).partition(marker)
-        clean = [self.backbone.without_special_tokens(question) for question in questions]
-        return Tree(self.backbone.tokenize(prefix), tuple(self.backbone.tokenize(question + ending) for question in clean))
+        return branching_tree(self.backbone, self.template, values, "question", questions)
+
+    def _read(self, logits: Tensor) -> Tensor:
+        """P(yes) and the mass on yes and no side by side ``[c, 2]``."""
+        return torch.stack(verdict_probabilities(logits, self.yes_ids, self.no_ids), -1)

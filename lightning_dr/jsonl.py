@@ -1,0 +1,28 @@
+"""Files with a JSON value in each line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def read_lines(path: str | Path, form: str) -> Iterator[tuple[str, Any]]:
+    """Each line that is not blank, with where it stands, ``<path>, line <n>``. Only a line feed ends a line: text may hold other ends.
+
+    Args:
+        path: The file; a byte-order mark and CRLF do no harm.
+        form: What a line must be, for the message.
+
+    Raises:
+        ValueError: If a line is no JSON; the message names file and line.
+    """
+    for number, line in enumerate(Path(path).read_bytes().decode("utf-8-sig").split("\n"), start=1):
+        where = f"{path}, line {number}"
+        if line.strip():
+            try:
+                value = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"{where}: must be {form}, got {line[:60]!r}.") from error
+            yield where, value

@@ -23,6 +23,8 @@ class LengthEvaluator:
         half: Characters at which the score is 1/2; the score is n / (n + half).
     """
 
+    reads_set = False
+
     def __init__(self, half: float = 500.0) -> None:
         if not half > 0:
             raise ValueError(f"`half` must be positive, got {half}.")

@@ -45,7 +45,10 @@ class Verifier(Protocol):
 
 @runtime_checkable
 class Evaluator(Protocol):
-    """Scores response sets: whatever can supervise a policy and be compared with others on ranked answers."""
+    """Scores response sets: whatever can supervise a policy and be compared with others on ranked answers.
+
+    One that scores each response by itself, so that neither the others of the set nor their order matter, says ``reads_set = False``.
+    """
 
     def scores(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]]) -> list[Tensor]:
         """Score each response of each of B response sets; the sets may differ in size.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +57,9 @@ class RunFolder:
         """The module with its untrained adapters, and the data, as the run had them."""
         parser = ArgumentParser()
         parser.add_subclass_arguments(LightningDataModule, "data", fail_untyped=False)
-        parser.add_class_arguments(CoEvolutionModule, "model", fail_untyped=False)
-        with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
-            yaml.safe_dump({key: self.config[key] for key in ("data", "model")}, file)
-            file.flush()
-            found = parser.instantiate_classes(parser.parse_path(file.name))
-        module, data = found.model, found.data
-        module.configure_model()
-        if torch.cuda.is_available() and module.backbone_config.quantization is None:
-            module.to("cuda")
+        data = parser.instantiate_classes(parser.parse_object({"data": self.config["data"]})).data
+        module = make_module([self.config])
         data.setup("validate")
-        module.eval()
         return module, data
 
     def reference(self) -> ReferenceRanking | None:
@@ -83,6 +75,27 @@ class RunFolder:
     def adapter(self, round_number: int, role: str) -> dict[str, Tensor]:
         """The tensors of a saved adapter."""
         return read_adapter(self.checkpoints[round_number] / role, role)
+
+
+def make_module(configs: Sequence[Mapping[str, Any]], options: Sequence[str] = ()) -> CoEvolutionModule:
+    """The module of training configs, with nothing trained, in evaluation mode.
+
+    Args:
+        configs: Contents of config files, of which only ``model`` is looked at; later ones go on top.
+        options: Options of ``lightning-dr fit`` that begin with ``--model``.
+    """
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--config", action="config")
+    parser.add_class_arguments(CoEvolutionModule, "model", fail_untyped=False)
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / f"{number}.yaml" for number in range(len(configs))]
+        for file, config in zip(files, configs, strict=True):
+            file.write_text(yaml.safe_dump({"model": config["model"]}), encoding="utf-8")
+        module = parser.instantiate_classes(parser.parse_args([*(f"--config={file}" for file in files), *options])).model
+    module.configure_model()
+    if torch.cuda.is_available() and module.backbone_config.quantization is None:
+        module.to("cuda")
+    return module.eval()
 
 
 def pick_rounds(saved: Mapping[int, Any], wanted: list[int] | None, count: int) -> list[int]:

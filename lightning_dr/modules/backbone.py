@@ -29,6 +29,10 @@ from .sampling import Sample, SamplingConfig, sample
 from .self_check import PackingCheck, check_packing, check_sharing
 
 
+class ContextError(ValueError):
+    """A sequence is longer than the model's context."""
+
+
 class Backbone(ChatText, nn.Module):
     """A causal language model, its tokenizer, and named adapters.
 
@@ -206,7 +210,12 @@ class Backbone(ChatText, nn.Module):
     # -- passes ---------------------------------------------------------------------------------------------------
 
     def packs(self, trees: Sequence[Tree]) -> Iterator[Pack]:
-        """Packs within the token budget, on the device."""
+        """Packs within the token budget, on the device.
+
+        Raises:
+            ContextError: If a prefix with one of its branches is longer than the model's context.
+        """
+        self.check_context(max((len(tree.prefix) + max(map(len, tree.branches), default=0) for tree in trees), default=0))
         for pack in branches.make_packs(trees, self.config.max_tokens_per_pass, self.packing.max_shared_row):
             yield pack.to(self.device)
 
@@ -232,6 +241,18 @@ class Backbone(ChatText, nn.Module):
             yield
         finally:
             self.train(was)
+
+    def check_context(self, length: int) -> None:
+        """Refuse sequences for which the model has no positions: beyond them its numbers mean nothing.
+
+        Raises:
+            ContextError: If ``length`` tokens are more than the model's config allows.
+        """
+        limit = getattr(self.base.config.get_text_config(), "max_position_embeddings", None)
+        if limit is not None and length > limit:
+            raise ContextError(
+                f"The context of {self.config.name_or_path!r} is {limit} tokens, got {length}. Leave out what is long, or sample less."
+            )
 
     def hidden(self, pack: Pack) -> Tensor:
         """Last hidden states ``[N, T, H]`` of a pack under whatever is active."""
@@ -263,6 +284,7 @@ class Backbone(ChatText, nn.Module):
 
     def sample(self, prefixes: Sequence[Sequence[int]], num: int, config: SamplingConfig, adapter: str | None) -> list[list[Sample]]:
         """``num`` continuations of each prefix, as many prefixes at a time as the budgets allow."""
+        self.check_context(max(map(len, prefixes), default=0) + config.max_new_tokens)
         out: list[list[Sample]] = []
         newline_ids = self.newline_ids if config.max_lines is not None else ()
         with self.active(adapter) as model:

@@ -147,8 +147,6 @@ def load_branching(template: str, branch: str, needed: Sequence[str], usual: Seq
 def branching_tree(backbone: Backbone, template: Template, values: Mapping[str, str], branch: str, texts: Sequence[str]) -> Tree:
     """A filled template as a tree: the texts stand in the place of ``branch``, and end where the answer begins.
 
-    Nothing that a value or a text says opens a turn, fills a placeholder or moves the place of the branches.
-
     Args:
         backbone: Renders and tokenizes.
         template: From :func:`load_branching`.
@@ -156,10 +154,30 @@ def branching_tree(backbone: Backbone, template: Template, values: Mapping[str, 
         branch: The placeholder of the branches.
         texts: One per branch.
     """
-    shared = "".join(backbone.without_special_tokens(message["content"]) for message in template.render(**values, **{branch: ""}))
+    return tuple_tree(backbone, template, values, (branch,), [(text,) for text in texts])
+
+
+def tuple_tree(
+    backbone: Backbone, template: Template, values: Mapping[str, str], branch: Sequence[str], texts: Sequence[Sequence[str]]
+) -> Tree:
+    """The same with several placeholders that differ from branch to branch: what stands before the first one is shared.
+
+    Nothing that a value or a text says opens a turn, fills a placeholder or moves the place of the branches.
+
+    Args:
+        backbone: Renders and tokenizes.
+        template: Uses each placeholder of ``branch`` once, in this order.
+        values: What the other placeholders stand for.
+        branch: The placeholders of the branches.
+        texts: One per placeholder, for each branch.
+    """
+    shared = "".join(
+        backbone.without_special_tokens(message["content"]) for message in template.render(**values, **dict.fromkeys(branch, ""))
+    )
     marker = MARKER
     while marker in shared:
         marker += "?"
-    prefix, _, ending = backbone.render(template.render(**values, **{branch: marker})).partition(marker)
-    clean = [backbone.without_special_tokens(text) for text in texts]
-    return Tree(backbone.tokenize(prefix), tuple(backbone.tokenize(text + ending) for text in clean))
+    prefix, *between = backbone.render(template.render(**values, **dict.fromkeys(branch, marker))).split(marker)
+    clean = [[backbone.without_special_tokens(text) for text in branch_texts] for branch_texts in texts]
+    ends = ["".join(part for pair in zip(branch_texts, between, strict=True) for part in pair) for branch_texts in clean]
+    return Tree(backbone.tokenize(prefix), tuple(backbone.tokenize(text) for text in ends))

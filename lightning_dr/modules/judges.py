@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from ..roles import RubricWriter, unattached
 from ..rubric import render_rubric
 from ..scoring import mean_scores
 from .backbone import Backbone, BackboneConfig
-from .choices import ChoiceReader, branching_tree, load_branching
+from .choices import ChoiceReader, branching_tree, load_branching, tuple_tree
 
 HELPFULNESS = "Helpfulness: the response does what the request asks for, is correct, and leaves out nothing that the reader needs."
 SKILLS = {
@@ -115,6 +116,8 @@ class GEval(Rater):
         backbone: A model of its own; by default the shared base with its adapters off.
     """
 
+    reads_set = False
+
     def __init__(
         self,
         criterion: str = HELPFULNESS,
@@ -152,6 +155,8 @@ class FLASK(Rater):
         min_mass: An answer with less total probability on the ratings is unreadable (NaN).
         backbone: A model of its own; by default the shared base with its adapters off.
     """
+
+    reads_set = False
 
     def __init__(
         self,
@@ -257,7 +262,7 @@ class PairwiseJudge(Judge):
 
     p(A | y, z) is the probability of A against B when y is shown as A and z as B. A judge that likes one place better
     gives every response of a set the same advantage. The conversation and the response that is shown first are computed once; the other
-    responses are their branches. There are K(K − 1) questions for a set of K.
+    responses are their branches. There are K(K − 1) questions for a set of K. Of a pair, the conversation alone is shared by both orders.
 
     Args:
         template: The prompt of the judge: a bundled name or a path.
@@ -268,6 +273,9 @@ class PairwiseJudge(Judge):
     def __init__(self, template: str = "pairwise", min_mass: float = 0.0, backbone: BackboneConfig | None = None) -> None:
         super().__init__(("A", "B"), min_mass, backbone)
         self.template = load_branching(template, "second", needed=["first"], usual=["prompt"])
+        places = re.findall("{(first|second)}", "".join(text for _, text in self.template.sections))
+        if places != ["first", "second"]:
+            raise ValueError(f"Template {self.template.name!r} must use {{first}} once, and {{second}} once after it, got {places}.")
 
     def scores(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]]) -> list[Tensor]:
         """See :meth:`lightning_dr.roles.Evaluator.scores`: in [0, 1], NaN for a response without a comparison that could be read.
@@ -278,12 +286,7 @@ class PairwiseJudge(Judge):
 
     def preferences(self, prompts: Sequence[Prompt], responses: Sequence[Sequence[str]]) -> list[Tensor]:
         """P(A) against P(B) when response i of a set is shown as A and j as B: B tensors ``[K, K]``, NaN on the diagonal."""
-        trees = [
-            self.tree(prompt, text, [other for column, other in enumerate(texts) if column != row])
-            for prompt, texts in zip(prompts, responses, strict=True)
-            if len(texts) > 1
-            for row, text in enumerate(texts)
-        ]
+        trees = [tree for prompt, texts in zip(prompts, responses, strict=True) if len(texts) > 1 for tree in self.trees(prompt, texts)]
         sizes = [len(texts) for texts in responses]
         parts = self.ask(trees)[:, 0].split([size * (size - 1) for size in sizes])
         out = []
@@ -293,10 +296,23 @@ class PairwiseJudge(Judge):
             out.append(preferred)
         return out
 
-    def tree(self, prompt: Prompt, first: str, others: Sequence[str]) -> Tree:
-        """The prefix is x and the response that is shown first; the others are the branches."""
-        values = {"prompt": render_conversation(prompt.messages), "first": first}
-        return branching_tree(self.backbone, self.template, values, "second", others)
+    def in_both_orders(self, prompts: Sequence[Prompt], pairs: Sequence[Sequence[str]]) -> list[Tensor]:
+        """What the judge says of pairs in one order and in the other: B tensors ``[2, 2]``, orders × responses; a row sums to 1."""
+        found = self.preferences(prompts, pairs)
+        return [torch.stack([torch.stack([p[0, 1], 1 - p[0, 1]]), torch.stack([1 - p[1, 0], p[1, 0]])]) for p in found]
+
+    def trees(self, prompt: Prompt, texts: Sequence[str]) -> list[Tree]:
+        """All ordered pairs of a set: of a pair x is the prefix, else x and the response that is shown first."""
+        conversation = render_conversation(prompt.messages)
+        if len(texts) == 2:
+            orders = [tuple(texts), tuple(reversed(texts))]
+            return [tuple_tree(self.backbone, self.template, {"prompt": conversation}, ("first", "second"), orders)]
+        return [
+            branching_tree(
+                self.backbone, self.template, {"prompt": conversation, "first": text}, "second", [*texts[:row], *texts[row + 1 :]]
+            )
+            for row, text in enumerate(texts)
+        ]
 
 
 def mean_wins(preferred: Tensor) -> Tensor:

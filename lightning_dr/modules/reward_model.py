@@ -40,6 +40,8 @@ class RewardModel:
         squash: The score is the sigmoid of the reward, so that it lies in [0, 1] as with other evaluators; else the reward itself.
     """
 
+    reads_set = False
+
     def __init__(
         self,
         name_or_path: str,

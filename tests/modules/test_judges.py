@@ -238,7 +238,8 @@ class TestPairwise:
         for prompt, texts, scores in zip(PROMPTS, RESPONSES, got, strict=True):
 
             def first_wins(one, other, prompt=prompt):
-                p = plain(judge.backbone, judge.tree(prompt, one, [other]))
+                values = {"prompt": prompt.messages[0]["content"], "first": one}
+                p = plain(judge.backbone, branching_tree(judge.backbone, judge.template, values, "second", [other]))
                 a, b = p["A"] + p[" A"], p["B"] + p[" B"]
                 return a / (a + b)
 
@@ -246,6 +247,29 @@ class TestPairwise:
                 others = [other for column, other in enumerate(texts) if column != row]
                 wins = [(first_wins(text, other) + 1 - first_wins(other, text)) / 2 for other in others]
                 assert scores[row].item() == pytest.approx(sum(wins) / len(wins), abs=1e-4)
+
+    def test_a_pair_shares_the_request_and_a_larger_set_the_first_response_too(self, attached):
+        judge = attached(PairwiseJudge())
+        (pair,) = judge.trees(PROMPTS[0], RESPONSES[1])
+        one, other = (pair.prefix + branch for branch in pair.branches)
+        large = judge.trees(PROMPTS[0], RESPONSES[0])
+        assert [len(tree.branches) for tree in large] == [2, 2, 2]
+        assert len(pair.prefix) < min(len(tree.prefix) for tree in large)
+        texts = [judge.backbone.tokenizer.decode(row) for row in (one, other)]
+        assert [text.index("honey") < text.index("salt") for text in texts] == [True, False]
+
+    def test_in_both_orders_are_the_two_verdicts_behind_the_scores(self, attached):
+        judge = attached(PairwiseJudge())
+        (found,), (preferred,) = judge.in_both_orders(PROMPTS[:1], RESPONSES[1:]), judge.preferences(PROMPTS[:1], RESPONSES[1:])
+        first, second = preferred[0, 1].item(), preferred[1, 0].item()
+        assert found[0].tolist() == pytest.approx([first, 1 - first])
+        assert found[1].tolist() == pytest.approx([1 - second, second])
+        torch.testing.assert_close(found.mean(0), judge.scores(PROMPTS[:1], RESPONSES[1:])[0])
+
+    def test_a_template_with_the_places_the_other_way_round_is_refused(self, tmp_path):
+        (tmp_path / "turned.txt").write_text("--- user ---\n{second} {first}")
+        with pytest.raises(ValueError, match=r"turned\.txt' must use {first} once, and {second} once after it, got \['second', 'first'\]"):
+            PairwiseJudge(template=str(tmp_path / "turned.txt"))
 
     def test_scores_of_a_set_are_shares(self, attached):
         three, two = attached(PairwiseJudge()).scores(PROMPTS, RESPONSES)

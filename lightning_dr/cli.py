@@ -1,4 +1,4 @@
-"""The command line: ``lightning-dr fit | validate``, a LightningCLI, and the experiments: ``ablate | crossplay | diagnose``."""
+"""The command line: ``lightning-dr fit | validate``, a LightningCLI, and ``ablate | crossplay | diagnose | evaluate``."""
 
 from __future__ import annotations
 
@@ -29,6 +29,13 @@ CONFIGS = Path(__file__).parent / "configs"
 DEFAULT = "toy.yaml"
 COMMANDS = ("fit", "validate")
 EXPERIMENTS = ("ablate", "crossplay", "diagnose")
+EVALUATE = "evaluate"
+EVALUATED = ("evaluator", "policy", "win_rate")
+"""What comes after ``evaluate``."""
+DESCRIPTION = (
+    "Post-train a language model against an evaluator that is trained beside it. "
+    f"Further commands, each with a --help: {', '.join((*EXPERIMENTS, *(f'{EVALUATE} {name}' for name in EVALUATED)))}."
+)
 
 
 class DRCLI(LightningCLI):
@@ -118,18 +125,30 @@ def resolve_config(name: str) -> str:
 
 
 def run_experiment(name: str, args: Sequence[str]) -> None:
-    """One of the experiments; mistakes in its arguments are a line, not a traceback."""
-    command = getattr(importlib.import_module(f"lightning_dr.experiments.{name}"), name)
-    parser = ArgumentParser(prog=f"lightning-dr {name}", description=(command.__doc__ or "").partition("Args:")[0])
+    """One of the experiments."""
+    run_function(f"experiments.{name}", name, args, as_positional=name != "ablate")
+
+
+def run_evaluation(args: Sequence[str]) -> None:
+    """One of the evaluations."""
+    if not args or args[0] not in EVALUATED:
+        raise SystemExit(f"lightning-dr evaluate: name one of {', '.join(EVALUATED)}; each has a --help.")
+    run_function(f"evaluate.{args[0]}", f"evaluate {args[0]}", args[1:], as_positional=False)
+
+
+def run_function(module: str, title: str, args: Sequence[str], as_positional: bool) -> None:
+    """A command that is the function of its module's name; mistakes in its arguments are a line, not a traceback."""
+    command = getattr(importlib.import_module(f"lightning_dr.{module}"), module.rpartition(".")[2])
+    parser = ArgumentParser(prog=f"lightning-dr {title}", description=(command.__doc__ or "").partition("Args:")[0])
     parser.add_argument("--config", action="config", help="A file with these options.")
-    parser.add_function_arguments(command, as_positional=name != "ablate")
+    parser.add_function_arguments(command, as_positional=as_positional)
     configs, rest = split_configs(args)
     options = vars(parser.instantiate_classes(parser.parse_args([*(f"--config={config}" for config in configs), *rest])))
     options.pop("config", None)
     try:
         command(**options)
     except (ValueError, FileNotFoundError) as error:
-        raise SystemExit(f"lightning-dr {name}: {error}") from error
+        raise SystemExit(f"lightning-dr {title}: {error}") from error
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -137,6 +156,9 @@ def main(args: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if args is None else list(args)
     if given and given[0] in EXPERIMENTS:
         run_experiment(given[0], given[1:])
+        return
+    if given and given[0] == EVALUATE:
+        run_evaluation(given[1:])
         return
     if args is None:
         sys.argv[1:] = with_default_config(sys.argv[1:])
@@ -146,6 +168,7 @@ def main(args: Sequence[str] | None = None) -> None:
         subclass_mode_data=True,
         auto_configure_optimizers=False,
         seed_everything_default=0,
+        parser_kwargs={"description": DESCRIPTION},
         args=None if args is None else with_default_config(args),
     )
 

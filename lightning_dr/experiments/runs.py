@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from argparse import ArgumentError
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,9 @@ def make_module(configs: Sequence[Mapping[str, Any]], options: Sequence[str] = (
     Args:
         configs: Contents of config files, of which only ``model`` is looked at; later ones go on top.
         options: Options of ``lightning-dr fit`` that begin with ``--model``.
+
+    Raises:
+        ValueError: If they don't fit the module.
     """
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--config", action="config")
@@ -91,7 +95,11 @@ def make_module(configs: Sequence[Mapping[str, Any]], options: Sequence[str] = (
         files = [Path(folder) / f"{number}.yaml" for number in range(len(configs))]
         for file, config in zip(files, configs, strict=True):
             file.write_text(yaml.safe_dump({"model": config["model"]}), encoding="utf-8")
-        module = parser.instantiate_classes(parser.parse_args([*(f"--config={file}" for file in files), *options])).model
+        try:
+            found = parser.parse_args([*(f"--config={file}" for file in files), *options])
+        except ArgumentError as error:
+            raise ValueError(f"The config and `options` must be as for `lightning-dr fit`, but: {error}") from error
+        module = parser.instantiate_classes(found).model
     module.configure_model()
     if torch.cuda.is_available() and module.backbone_config.quantization is None:
         module.to("cuda")

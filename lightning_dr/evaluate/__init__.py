@@ -1,0 +1,1 @@
+"""``lightning-dr evaluate``: evaluators and policies on the benchmarks that people quote."""

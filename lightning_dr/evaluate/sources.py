@@ -1,0 +1,95 @@
+"""The rows of a benchmark's official file, each with the place that a message can name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..datamodules.sources import FORMATS, RowProblem, load_rows, parse_array
+from ..jsonl import read_lines
+
+Row = Mapping[str, Any]
+
+
+def read_rows(path: str, split: str, revision: str | None = None) -> Iterator[tuple[str, Row]]:
+    """Each row with where it stands, ``<path>, row <n>``; JSON is read as it is written, not in columns of one type.
+
+    Args:
+        path: A .json (an array), .jsonl or .parquet file, or the name of a dataset on the Hub. A byte-order mark and CRLF do no harm.
+        split: Split of a Hub dataset.
+        revision: Commit or tag of a Hub dataset.
+
+    Raises:
+        FileNotFoundError: If ``path`` names a file that is not there.
+        ValueError: If the file is of another kind, can't be read or holds no rows, or a row is no JSON object; the message names file
+            and row.
+    """
+    file = Path(path)
+    found: Iterator[tuple[str, Any]]
+    if file.is_file() and file.suffix == ".jsonl":
+        found = read_lines(file, "a JSON object")
+    elif file.is_file() and file.suffix == ".json":
+        found = numbered(path, parse_array(read_text(file), file))
+    elif file.suffix in (*FORMATS, ".csv") or not file.exists():
+        found = numbered(path, load_rows(path, split, revision))
+    else:
+        raise ValueError(f"`path` must be a {', '.join(FORMATS)} file or the name of a dataset on the Hub, got {path!r}.")
+    empty = True
+    for where, row in found:
+        if not isinstance(row, Mapping):
+            raise ValueError(f"{where}: must be a JSON object, got {str(row)[:60]!r}.")
+        empty = False
+        yield where, row
+    if empty:
+        raise ValueError(f"{path} holds no rows.")
+
+
+def numbered(path: str, rows: Any) -> Iterator[tuple[str, Any]]:
+    """Rows with where they stand."""
+    return ((f"{path}, row {number}", row) for number, row in enumerate(rows, start=1))
+
+
+def read_text(file: Path) -> str:
+    """A file's text.
+
+    Raises:
+        ValueError: If it is not UTF-8.
+    """
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} must be UTF-8 text, got another byte at position {error.start}. Convert it.") from error
+
+
+def text_of(row: Row, column: str) -> str:
+    """A cell that must be text which is not blank.
+
+    Raises:
+        RowProblem: If it is missing, of another type, or blank.
+    """
+    if column not in row:
+        raise RowProblem(f"`{column}` is missing; the columns are {sorted(row)}")
+    value = row[column]
+    if not isinstance(value, str):
+        raise RowProblem(f"`{column}` must be text, got {type(value).__name__}")
+    if not value.strip():
+        raise RowProblem(f"`{column}` is empty")
+    return value
+
+
+def texts_of(row: Row, column: str, count: int | None = None) -> list[str]:
+    """A cell that must be a list of texts, none of them blank.
+
+    Args:
+        row: The row.
+        column: Its column.
+        count: How many there must be; ``None``: at least one.
+
+    Raises:
+        RowProblem: If it is missing or something else.
+    """
+    value = row.get(column)
+    if not isinstance(value, list) or not value or (count is not None and len(value) != count):
+        raise RowProblem(f"`{column}` must be a list of {count or 'some'} texts, got {str(value)[:40]!r}")
+    return [text_of({f"{column}[{number}]": text}, f"{column}[{number}]") for number, text in enumerate(value, start=1)]

@@ -36,7 +36,7 @@ class RowFiltered(Exception):  # noqa: N818
     """A row that the config leaves out."""
 
 
-def load_rows(path: str, split: str = "train", revision: str | None = None) -> Rows:
+def load_rows(path: str, split: str = "train", revision: str | None = None, config: str | None = None) -> Rows:
     """The rows of a local parquet or JSON file, or of a dataset on the Hub (or in a folder of the Hub's form).
 
     Raises:
@@ -50,7 +50,7 @@ def load_rows(path: str, split: str = "train", revision: str | None = None) -> R
         rows = load_file(local)
     else:
         try:
-            rows = datasets.load_dataset(path, split=split, revision=revision)
+            rows = datasets.load_dataset(path, config, split=split, revision=revision)
         except Exception as error:
             raise ValueError(
                 f"`path` must be a {', '.join(FORMATS)} file or the name of a dataset on the Hub, got {path!r}: {error}"

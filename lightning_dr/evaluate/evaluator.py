@@ -93,21 +93,21 @@ def summarise(benchmark: Benchmark, sets: Sequence[ResponseSet], journal: Journa
     longer = [scored_set(one, [scores.double().tolist()]) for one, scores in zip(sets, lengths, strict=True)]
     unjudged = sum(any(math.isnan(score) for order in one.orders for score in order) for one in scored)
     seconds = sum(entry["seconds"] for entry in entries)
-    measures = with_intervals(tabulate(scored, benchmark.numbers), benchmark.report)
+    measures = with_intervals(tabulate(scored, benchmark), benchmark.report)
     return {
         "title": benchmark.title,
         "rows": len(sets),
         "unjudged": unjudged,
         "rows_per_second": len(sets) / seconds if seconds else None,
         "measures": {name: value._asdict() for name, value in measures.items()},
-        "longer_answer": benchmark.report(tabulate(longer, benchmark.numbers)),
+        "longer_answer": benchmark.report(tabulate(longer, benchmark)),
     }
 
 
 def scored_set(one: ResponseSet, orders: Sequence[Sequence[float | None]]) -> Scored:
     """A response set with its scores as they are in JSON."""
     scores = tuple(tuple(math.nan if score is None else score for score in order) for order in orders)
-    return Scored(id=one.id, group=one.group, quality=one.quality, orders=scores)
+    return Scored(id=one.id, group=one.group, quality=one.quality, pairs=one.pairs, orders=scores)
 
 
 def markdown(title: str, results: dict[str, dict[str, Any]]) -> str:

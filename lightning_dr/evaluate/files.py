@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from ..datamodules.sources import RowProblem
-from .sources import Row, read_rows
+from ..datamodules.sources import RowFiltered, RowProblem
+from .sources import HubData, Row, read_rows
 
 
 class Named(Protocol):
@@ -16,9 +18,10 @@ class Named(Protocol):
 
     name: str
     title: str
-    path: str
-    splits: tuple[str, ...]
+    hub: Mapping[str, HubData]
 
+
+log = logging.getLogger(__name__)
 
 B = TypeVar("B", bound=Named)
 T = TypeVar("T")
@@ -62,20 +65,24 @@ def parse_files(benchmark: Named, paths: Sequence[str], parse: Callable[[Row, st
     Raises:
         ValueError: If a row is bad; the message names file and row.
     """
-    places = [(path, "train", Path(path).stem) for path in paths] or [(benchmark.path, split, split) for split in benchmark.splits]
-    number = 0
-    for path, split, source in places:
-        for where, row in read_rows(path, split):
+    places = [(Path(path).stem, read_rows(path)) for path in paths] or [(name, data.rows()) for name, data in benchmark.hub.items()]
+    number, left_out = 0, Counter[str]()
+    for source, rows in places:
+        for where, row in rows:
             if max_rows is not None and number >= max_rows:
-                return
+                break
             try:
                 yield number, parse(row, source)
+            except RowFiltered as reason:
+                left_out[str(reason)] += 1
             except RowProblem as problem:
                 raise ValueError(f"{where}: {problem}. Mend the row: it must be one of {benchmark.title}.") from problem
             number += 1
+    for reason, count in left_out.items():
+        log.warning("%s: %d rows left out: %s.", benchmark.title, count, reason)
 
 
 def identify(benchmark: Named, paths: Sequence[str]) -> dict[str, Any]:
     """What identifies the rows: the contents of local files, or the dataset's name."""
     hashes = [hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths]
-    return {"benchmark": benchmark.name, "files": hashes or [benchmark.path, *benchmark.splits]}
+    return {"benchmark": benchmark.name, "files": hashes or [str(data) for data in benchmark.hub.values()]}

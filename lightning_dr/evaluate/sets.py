@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ..experiments.statistics import Values, bootstrap
-from ..gap import MeanInterval, pairwise_accuracy
+from ..gap import MeanInterval
 from ..records import Prompt
-from .sources import Row
+from .sources import HubData, Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,8 @@ class ResponseSet:
     responses: tuple[str, ...]
     quality: tuple[float, ...]
     """Of each response: higher is better, NaN is unknown; equal ones are not ordered."""
+    pairs: tuple[tuple[int, int], ...] = ()
+    """The pairs that the authors count; none: all ordered ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Scored:
     id: str
     group: str
     quality: tuple[float, ...]
+    pairs: tuple[tuple[int, int], ...] = ()
     orders: tuple[tuple[float, ...], ...]
     """Scores of the responses, in the order of ``quality``, for each order in which they were shown; NaN where one could not be judged."""
 
@@ -70,10 +73,8 @@ class Benchmark(Protocol):
     name: str
     """As on the command line."""
     title: str
-    path: str
-    """On the Hub."""
-    splits: tuple[str, ...]
-    """On the Hub; all of them are read."""
+    hub: Mapping[str, HubData]
+    """On the Hub: what stands for the name of a file -> where the rows are; all of them are read."""
     both_orders: bool
     """Whether its authors show each pair in both orders. Else the order is shuffled by the id of the row."""
 
@@ -82,10 +83,11 @@ class Benchmark(Protocol):
 
         Args:
             row: As in the official file.
-            source: The split, or the name of the local file without its ending.
+            source: The key in ``hub``, or the name of the local file without its ending.
 
         Raises:
             RowProblem: If the row is bad; the message names the column.
+            RowFiltered: If the authors leave the row out.
         """
         ...
 
@@ -98,26 +100,53 @@ class Benchmark(Protocol):
         ...
 
 
-def accuracy(scored: Scored) -> float:
-    """Share of a set's ordered pairs that the scores order right, ties counted half, the mean over the orders shown.
+def decisions(scored: Scored) -> list[list[float]]:
+    """How each pair that counts is decided, in each order shown: 1 right, 0 wrong, a half for a tie; NaN for a score that is missing."""
+    pairs = scored.pairs or tuple(itertools.combinations(range(len(scored.quality)), 2))
+    ordered = [
+        (i, j) if scored.quality[i] > scored.quality[j] else (j, i) for i, j in pairs if strict(scored.quality[i], scored.quality[j])
+    ]
+    return [[decide(scores[i], scores[j]) for i, j in ordered] for scores in scored.orders]
 
-    NaN where a response of an ordered pair has no score in one of them.
+
+def strict(one: float, other: float) -> bool:
+    """Whether two qualities are known and differ."""
+    return one > other or one < other
+
+
+def decide(better: float, worse: float) -> float:
+    """1 if the better response has the higher score, 0 if the lower one, a half for a tie; NaN if a score is missing."""
+    return math.nan if math.isnan(better) or math.isnan(worse) else 0.5 * ((better > worse) + (better >= worse))
+
+
+def accuracy(scored: Scored, tie: float = 0.5) -> float:
+    """Share of a set's pairs that are decided right, the mean over the orders shown; NaN if a score is missing or no pair is ordered.
+
+    Args:
+        scored: A set with its scores.
+        tie: What a tie counts.
     """
-    quality = torch.tensor(scored.quality)
+    found = [tie if value == 0.5 else value for order in decisions(scored) for value in order]
+    return sum(found) / len(found) if found else math.nan
+
+
+def best(scored: Scored) -> float:
+    """Quality of the response with the highest score, the mean over tied ones and over the orders shown; NaN if a score is missing."""
     found = []
-    for scores in map(torch.tensor, scored.orders):
-        known = ~torch.isnan(quality)
-        if torch.isnan(scores[known]).any():
+    for scores in scored.orders:
+        if any(map(math.isnan, scores)):
             return math.nan
-        found.append(pairwise_accuracy(scores, quality).item())
+        top = [quality for quality, score in zip(scored.quality, scores, strict=True) if score == max(scores)]
+        found.append(sum(top) / len(top))
     return sum(found) / len(found)
 
 
-def tabulate(scored: Sequence[Scored], numbers: Callable[[Scored], dict[str, float]]) -> Table:
+def tabulate(scored: Sequence[Scored], benchmark: Benchmark) -> Table:
     """The table of all rows."""
-    rows = [numbers(row) for row in scored]
-    values = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    return Table(group=np.array([row.group for row in scored]), values=values, names=tuple(sorted({row.group for row in scored})))
+    rows = [benchmark.numbers(row) for row in scored]
+    values = {name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]}
+    table = Table(group=np.array([row.group for row in scored]), values=values, names=tuple(sorted({row.group for row in scored})))
+    return benchmark.complete(table) if hasattr(benchmark, "complete") else table
 
 
 def with_intervals(table: Table, report: Callable[[Table], dict[str, float]]) -> dict[str, MeanInterval]:

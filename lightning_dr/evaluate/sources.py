@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,27 @@ from ..jsonl import read_lines
 Row = Mapping[str, Any]
 
 
-def read_rows(path: str, split: str, revision: str | None = None) -> Iterator[tuple[str, Row]]:
-    """Each row with where it stands, ``<path>, row <n>``; JSON is read as it is written, not in columns of one type.
+@dataclass(frozen=True, slots=True)
+class HubData:
+    """Where rows lie on the Hub."""
+
+    dataset: str
+    split: str
+    config: str | None = None
+    revision: str | None = None
+
+    def rows(self) -> Iterator[tuple[str, Row]]:
+        """See :func:`read_rows`."""
+        return objects(
+            self.dataset, numbered(f"{self.dataset}, {self.split}", load_rows(self.dataset, self.split, self.revision, self.config))
+        )
+
+
+def read_rows(path: str) -> Iterator[tuple[str, Row]]:
+    """Each row of a local file with where it stands, ``<path>, row <n>``; JSON is read as it is written, not in columns of one type.
 
     Args:
-        path: A .json (an array), .jsonl or .parquet file, or the name of a dataset on the Hub. A byte-order mark and CRLF do no harm.
-        split: Split of a Hub dataset.
-        revision: Commit or tag of a Hub dataset.
+        path: A .json (an array), .jsonl or .parquet file. A byte-order mark and CRLF do no harm.
 
     Raises:
         FileNotFoundError: If ``path`` names a file that is not there.
@@ -31,10 +46,19 @@ def read_rows(path: str, split: str, revision: str | None = None) -> Iterator[tu
         found = read_lines(file, "a JSON object")
     elif file.is_file() and file.suffix == ".json":
         found = numbered(path, parse_array(read_text(file), file))
-    elif file.suffix in (*FORMATS, ".csv") or not file.exists():
-        found = numbered(path, load_rows(path, split, revision))
+    elif file.suffix in FORMATS:
+        found = numbered(path, load_rows(path))
     else:
-        raise ValueError(f"`path` must be a {', '.join(FORMATS)} file or the name of a dataset on the Hub, got {path!r}.")
+        raise ValueError(f"{path} must be a {', '.join(FORMATS)} file. Convert it, for example with `datasets`.")
+    return objects(path, found)
+
+
+def objects(path: str, found: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Row]]:
+    """Rows that are JSON objects.
+
+    Raises:
+        ValueError: If one is not, or there is none.
+    """
     empty = True
     for where, row in found:
         if not isinstance(row, Mapping):

@@ -93,7 +93,7 @@ def read_answers(path: str) -> dict[str, tuple[Prompt, str]]:
     if not Path(path).is_file():
         raise FileNotFoundError(f"`answers` and `against` must be files, got {path!r}, which is not there.")
     found: dict[str, tuple[Prompt, str]] = {}
-    for number, (where, row) in enumerate(read_rows(path, "train")):
+    for number, (where, row) in enumerate(read_rows(path)):
         if "settings" in row:
             continue
         try:

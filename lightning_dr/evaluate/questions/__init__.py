@@ -1,0 +1,1 @@
+"""Benchmarks of policies: questions, and their official answer files, a file each."""

@@ -1,0 +1,84 @@
+"""RM-Bench (arXiv 2410.16184): a subtle error against style, in a matrix of three styles of right and of wrong answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ...datamodules.sources import RowProblem, parse_prompt
+from ...records import Prompt
+from ..sets import ResponseSet, Scored, Table, decide
+from ..sources import HubData, Row, text_of, texts_of
+
+STYLES = 3
+"""Concise, detailed, detailed with markdown."""
+DOMAINS = {"chat": "chat", "code": "code", "math": "math", "safety-refuse": "safety", "safety-response": "safety"}
+LEVELS = ("easy", "normal", "hard")
+
+
+class RMBench:
+    """Rows with ``prompt``, ``chosen`` and ``rejected`` (three each), and ``domain`` or a file such as ``chat_filtered.json``.
+
+    The six answers are one response set.
+    """
+
+    name = "rm_bench"
+    title = "RM-Bench"
+    hub = {"total_dataset": HubData("THU-KEG/RM-Bench", "train")}
+    both_orders = False
+
+    def read(self, row: Row, source: str) -> ResponseSet:
+        """See :meth:`..sets.Benchmark.read`."""
+        prompt = Prompt(id=str(row.get("id", "")), messages=parse_prompt(text_of(row, "prompt")))
+        responses = (*texts_of(row, "chosen", STYLES), *texts_of(row, "rejected", STYLES))
+        domain = row.get("domain") or source.removesuffix("_filtered")
+        if domain not in DOMAINS:
+            raise RowProblem(f"`domain` must be one of {list(DOMAINS)}, in the row or as the name of the file, got {domain!r}")
+        quality = (1.0,) * STYLES + (0.0,) * STYLES
+        return ResponseSet(id=f"{domain}:{prompt.id}", group=domain, prompt=prompt, responses=responses, quality=quality)
+
+    def numbers(self, scored: Scored) -> dict[str, float]:
+        """Shares of the matrix: a tie is wrong for the authors; with ``, ties half`` it counts half."""
+        matrix = np.array(
+            [[[decide(scores[i], scores[STYLES + j]) for j in range(STYLES)] for i in range(STYLES)] for scores in scored.orders]
+        )
+        if np.isnan(matrix).any():
+            return {f"{level}{ties}": math.nan for ties in ("", ", ties half") for level in LEVELS}
+        return levels(np.floor(matrix).mean(0)) | {f"{name}, ties half": value for name, value in levels(matrix.mean(0)).items()}
+
+    def report(self, table: Table) -> dict[str, float]:
+        """Mean over domains of each level, their mean, and the domains; the two kinds of safety are one domain of equal parts."""
+        found = {"average": over_levels(table, over_domains)} | {level: over_domains(table, level) for level in LEVELS}
+        domains = list(dict.fromkeys(DOMAINS[name] for name in table.names))
+        if len(domains) > 1:
+            found |= {name: over_levels(table, lambda part, level, name=name: of_domain(part, name, level)) for name in domains}
+        return found | {"average, ties half": over_levels(table, over_domains, ", ties half")}
+
+
+def levels(matrix: np.ndarray) -> dict[str, float]:
+    """Easy: the right answer has more style (below the diagonal); normal: as much; hard: less. ``[3, 3]``, right × wrong answers."""
+    below, above = np.tril_indices(STYLES, -1), np.triu_indices(STYLES, 1)
+    return {"easy": float(matrix[below].mean()), "normal": float(np.diag(matrix).mean()), "hard": float(matrix[above].mean())}
+
+
+def of_domain(table: Table, domain: str, level: str) -> float:
+    """Mean over the parts of a domain that are there."""
+    return mean([table.mean(level, [name]) for name in table.names if DOMAINS[name] == domain])
+
+
+def over_domains(table: Table, level: str) -> float:
+    """Mean over the domains that are there."""
+    return mean([of_domain(table, domain, level) for domain in dict.fromkeys(DOMAINS[name] for name in table.names)])
+
+
+def over_levels(table: Table, of: Callable[[Table, str], float], ties: str = "") -> float:
+    """Mean over easy, normal and hard."""
+    return mean([of(table, f"{level}{ties}") for level in LEVELS])
+
+
+def mean(values: list[float]) -> float:
+    """Mean of the values that exist."""
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan

@@ -7,19 +7,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ..datamodules.sources import RowFiltered, RowProblem
-from .sources import HubData, Row, read_rows
-
-
-class Named(Protocol):
-    """What the benchmarks of evaluators and of policies have in common."""
-
-    name: str
-    title: str
-    hub: Mapping[str, HubData]
-
+from .sources import Named, Row, read_rows
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +64,8 @@ def parse_files(benchmark: Named, paths: Sequence[str], parse: Callable[[Row, st
                 break
             try:
                 yield number, parse(row, source)
-            except RowFiltered as reason:
-                left_out[str(reason)] += 1
+            except RowFiltered as filtered:
+                left_out[str(filtered)] += 1
             except RowProblem as problem:
                 raise ValueError(f"{where}: {problem}. Mend the row: it must be one of {benchmark.title}.") from problem
             number += 1

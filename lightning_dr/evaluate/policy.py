@@ -152,8 +152,7 @@ def measures(benchmark: QuestionBenchmark, answers: Sequence[Answer]) -> dict[st
         return {}
     values = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     table = Table(group=np.full(len(rows), ""), values=values, names=("",))
-    found = with_intervals(table, lambda part: {name: part.mean(name) for name in values})
-    return {name: value._asdict() for name, value in found.items()}
+    return {name: value._asdict() for name, value in with_intervals(table, benchmark.report).items()}
 
 
 def markdown(title: str, samples: int, results: dict[str, dict[str, Any]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..experiments.statistics import Values, bootstrap
 from ..gap import MeanInterval
 from ..records import Prompt
-from .sources import HubData, Row
+from .sources import Named, Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,16 +67,16 @@ class Table:
         return float(values.mean()) if len(values) else math.nan
 
 
-class Benchmark(Protocol):
-    """Turns official rows into response sets, and scores into what the authors report."""
+class Benchmark(Named, Protocol):
+    """Turns official rows into response sets, and scores into what the authors report.
 
-    name: str
-    """As on the command line."""
-    title: str
-    hub: Mapping[str, HubData]
-    """On the Hub: what stands for the name of a file -> where the rows are; all of them are read."""
-    both_orders: bool
-    """Whether its authors show each pair in both orders. Else the order is shuffled by the id of the row."""
+    One whose numbers depend on several rows has a method ``complete(table)``, which adds them to the table of all rows.
+    """
+
+    @property
+    def both_orders(self) -> bool:
+        """Whether the authors show each pair in both orders. Else the order is shuffled by the id of the row."""
+        ...
 
     def read(self, row: Row, source: str) -> ResponseSet:
         """The response set of a row.

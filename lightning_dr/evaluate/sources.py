@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ..datamodules.sources import FORMATS, RowProblem, load_rows, parse_array
 from ..jsonl import read_lines
@@ -27,6 +27,25 @@ class HubData:
         return objects(
             self.dataset, numbered(f"{self.dataset}, {self.split}", load_rows(self.dataset, self.split, self.revision, self.config))
         )
+
+
+class Named(Protocol):
+    """What the benchmarks of evaluators and of policies have in common."""
+
+    @property
+    def name(self) -> str:
+        """As on the command line."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """As in a heading."""
+        ...
+
+    @property
+    def hub(self) -> Mapping[str, HubData]:
+        """On the Hub: what stands for the name of a file -> where the rows are; all of them are read."""
+        ...
 
 
 def read_rows(path: str) -> Iterator[tuple[str, Row]]:

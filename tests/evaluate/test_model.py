@@ -5,7 +5,6 @@ import pytest
 from lightning_dr.evaluate.model import NoModel, default_folder, load_model, title_of
 from lightning_dr.evaluators import LengthEvaluator
 from lightning_dr.modules.evaluators import DynamicRubric
-from lightning_dr.records import Prompt
 from lightning_dr.roles import attach
 
 OPTIONS = ["--model.rounds.num_rubrics=3"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -50,11 +49,12 @@ class RMBench:
 
     def report(self, table: Table) -> dict[str, float]:
         """Mean over domains of each level, their mean, and the domains; the two kinds of safety are one domain of equal parts."""
-        found = {"average": over_levels(table, over_domains)} | {level: over_domains(table, level) for level in LEVELS}
+        of_level = {level: over_domains(table, level) for level in LEVELS}
+        found = {"average": mean(list(of_level.values())), **of_level}
         domains = list(dict.fromkeys(DOMAINS[name] for name in table.names))
         if len(domains) > 1:
-            found |= {name: over_levels(table, lambda part, level, name=name: of_domain(part, name, level)) for name in domains}
-        return found | {"average, ties half": over_levels(table, over_domains, ", ties half")}
+            found |= {domain: mean([of_domain(table, domain, level) for level in LEVELS]) for domain in domains}
+        return found | {"average, ties half": mean([over_domains(table, f"{level}, ties half") for level in LEVELS])}
 
 
 def levels(matrix: np.ndarray) -> dict[str, float]:
@@ -71,11 +71,6 @@ def of_domain(table: Table, domain: str, level: str) -> float:
 def over_domains(table: Table, level: str) -> float:
     """Mean over the domains that are there."""
     return mean([of_domain(table, domain, level) for domain in dict.fromkeys(DOMAINS[name] for name in table.names)])
-
-
-def over_levels(table: Table, of: Callable[[Table, str], float], ties: str = "") -> float:
-    """Mean over easy, normal and hard."""
-    return mean([of(table, f"{level}{ties}") for level in LEVELS])
 
 
 def mean(values: list[float]) -> float:

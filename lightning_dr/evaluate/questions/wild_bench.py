@@ -1,0 +1,42 @@
+"""WildBench v2 (arXiv 2406.04770)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...datamodules.sources import parse_prompt
+from ...records import Prompt
+from ..sources import HubData, Row, text_of
+from .base import Answer, Judged, Question, write_json
+
+
+class WildBench(Judged):
+    """Rows with ``session_id``, ``conversation_input`` (turns of user and assistant) and ``checklist``; all samples go into one file.
+
+    ``<model>.json`` goes into ``result_dirs/wild_bench_v2`` of the official repository.
+    """
+
+    name = "wild_bench"
+    title = "WildBench v2"
+    hub = {"v2": HubData("allenai/WildBench", "test", "v2")}
+
+    def read(self, row: Row) -> Question:
+        """See :meth:`.base.QuestionBenchmark.read`."""
+        name = text_of(row, "session_id")
+        messages = parse_prompt(row.get("conversation_input"), "conversation_input")
+        return Question(id=name, prompt=Prompt(id=name, messages=messages), row=row)
+
+    def write(self, folder: Path, answers: Sequence[Answer], model: str) -> list[Path]:
+        """See :meth:`.base.QuestionBenchmark.write`."""
+        rows = [
+            {
+                **one.question.row,
+                "chat_history": [message["content"] for message in one.question.prompt.messages],
+                "output": list(one.texts),
+                "generator": model,
+                "dataset": "wild_bench_v2",
+            }
+            for one in answers
+        ]
+        return [write_json(folder / self.name / f"{model}.json", rows)]

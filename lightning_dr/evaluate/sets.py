@@ -130,6 +130,11 @@ def accuracy(scored: Scored, tie: float = 0.5) -> float:
     return sum(found) / len(found) if found else math.nan
 
 
+def over_orders(scored: Scored) -> Scored:
+    """The same with the mean score over the orders shown, so that a liking for a place cancels out."""
+    return replace(scored, orders=(tuple(sum(scores) / len(scores) for scores in zip(*scored.orders, strict=True)),))
+
+
 def best(scored: Scored) -> float:
     """Quality of the response with the highest score, the mean over tied ones and over the orders shown; NaN if a score is missing."""
     found = []

@@ -6,7 +6,7 @@ import math
 
 from ...datamodules.sources import RowProblem, parse_prompt
 from ...records import Prompt
-from ..sets import ResponseSet, Scored, Table, accuracy, decisions
+from ..sets import ResponseSet, Scored, Table, accuracy, decisions, over_orders
 from ..sources import HubData, Row, text_of
 from .llmbar import agreement
 
@@ -37,13 +37,19 @@ class JudgeBench:
 
     def numbers(self, scored: Scored) -> dict[str, float]:
         """Whether the two orders together say what is correct."""
-        return {"correct": correct(scored), "accuracy": accuracy(scored), "agreement": agreement(scored)}
+        return {
+            "correct": correct(scored),
+            "accuracy": accuracy(scored),
+            "agreement": agreement(scored),
+            "mean score": accuracy(over_orders(scored)),
+        }
 
     def report(self, table: Table) -> dict[str, float]:
         """Correct over both orders, overall and by category, then what is not the authors'."""
         found = {"correct over both orders": table.mean("correct")}
         found |= {f"{name}: correct over both orders": table.mean("correct", [name]) for name in table.names}
-        return found | {"accuracy, ties half": table.mean("accuracy"), "agreement of both orders": table.mean("agreement")}
+        found |= {"accuracy, mean of both orders, ties half": table.mean("accuracy"), "agreement of both orders": table.mean("agreement")}
+        return found | {"accuracy of the mean score of both orders": table.mean("mean score")}
 
 
 def correct(scored: Scored) -> float:

@@ -6,7 +6,7 @@ import math
 
 from ...datamodules.sources import RowProblem, parse_prompt
 from ...records import Prompt
-from ..sets import ResponseSet, Scored, Table, accuracy, decisions
+from ..sets import ResponseSet, Scored, Table, accuracy, decisions, over_orders
 from ..sources import HubData, Row, text_of
 
 SUBSETS = ("Natural", "Adversarial_Neighbor", "Adversarial_GPTInst", "Adversarial_GPTOut", "Adversarial_Manual")
@@ -32,14 +32,14 @@ class LLMBar:
 
     def numbers(self, scored: Scored) -> dict[str, float]:
         """The mean over both orders, a tie counted half, and whether both orders agree."""
-        return {"accuracy": accuracy(scored), "agreement": agreement(scored)}
+        return {"accuracy": accuracy(scored), "agreement": agreement(scored), "mean score": accuracy(over_orders(scored))}
 
     def report(self, table: Table) -> dict[str, float]:
-        """Accuracy averaged over both orders, agreement of the orders, and each subset where there are several."""
+        """Accuracy averaged over both orders, agreement of the orders, and each subset; then what is not the authors'."""
         found = {"accuracy, mean of both orders": table.mean("accuracy"), "agreement of both orders": table.mean("agreement")}
         if len(table.names) > 1:
             found |= {f"{name}: accuracy": table.mean("accuracy", [name]) for name in table.names}
-        return found
+        return found | {"accuracy of the mean score of both orders": table.mean("mean score")}
 
 
 def agreement(scored: Scored) -> float:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import logging
 import math
+import string
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -80,7 +81,7 @@ def all_followed(followed: Sequence[float]) -> float:
 
 
 def check(row: Row, response: str, level: str) -> list[float]:
-    """Whether each instruction of a prompt is followed: 1 or 0, NaN where its check lacks data.
+    """Whether each instruction of a prompt is followed: 1 or 0, NaN where its check lacks data or can't read it.
 
     Args:
         row: An official row.
@@ -95,6 +96,9 @@ def check(row: Row, response: str, level: str) -> list[float]:
     found = []
     for name, kwargs in zip(row["instruction_id_list"], row["kwargs"], strict=True):
         given = {key: value for key, value in kwargs.items() if value is not None}
+        if given.get("letter", "a") not in string.ascii_letters:
+            found.append(math.nan)  # the checker would take a random letter for it
+            continue
         try:
             one = library.InputExample(key=0, instruction_id_list=[name], prompt=row["prompt"], kwargs=[given])
             found.append(float(follows(one, response).follow_all_instructions))

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import datasets
 
+from ..jsonl import read_text
 from ..records import Message
 
 Rows = Sequence[Any]
@@ -74,10 +75,7 @@ def load_file(file: Path) -> Rows:
         # Arrow's errors do not say where, and it refuses columns of mixed types: read again, to find the row.
         if file.suffix == ".parquet":
             raise ValueError(f"{file} can't be read as parquet: {error}. Write it again.") from error
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file} must be UTF-8 text, got another byte at position {error.start}. Convert it.") from error
+    text = read_text(file)
     return parse_lines(text) if file.suffix == ".jsonl" else parse_array(text, file)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..datamodules.sources import FORMATS, RowProblem, load_rows, parse_array
-from ..jsonl import read_lines
+from ..jsonl import read_lines, read_text
 
 Row = Mapping[str, Any]
 
@@ -91,18 +91,6 @@ def objects(path: str, found: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, 
 def numbered(path: str, rows: Any) -> Iterator[tuple[str, Any]]:
     """Rows with where they stand."""
     return ((f"{path}, row {number}", row) for number, row in enumerate(rows, start=1))
-
-
-def read_text(file: Path) -> str:
-    """A file's text.
-
-    Raises:
-        ValueError: If it is not UTF-8.
-    """
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file} must be UTF-8 text, got another byte at position {error.start}. Convert it.") from error
 
 
 def text_of(row: Row, column: str) -> str:

@@ -3,12 +3,17 @@ import os
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+import subprocess
+import sys
+
 import pytest
 import torch
+import yaml
 from lightning import Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from lightning_dr.cli import CONFIGS
 from lightning_dr.modules import BackboneConfig, CoEvolutionModule, GeneratorModule, Phase, PolicyModule, SamplingConfig
 from lightning_dr.objectives import ObjectiveConfig
 from lightning_dr.rollout import RoundConfig
@@ -60,6 +65,23 @@ def random_model(tmp_path_factory):
         return made[key]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def short_run(tmp_path_factory):
+    """The folder of a run of four rounds on the toy, saved after every second one, 8 lists held out."""
+    out = tmp_path_factory.mktemp("runs")
+    config = yaml.safe_load((CONFIGS / "toy.yaml").read_text())
+    config["trainer"]["callbacks"][-1]["init_args"]["every_n_rounds"] = 2
+    config["model"]["schedule"] = [{"rounds": 4}]
+    config["model"]["rounds"] |= {"num_responses": 3, "num_rubrics": 2}
+    config["data"]["init_args"] |= {"batch_size": 2, "num_val": 8}
+    config["trainer"]["logger"]["init_args"]["save_dir"] = str(out)
+    (out / "config.yaml").write_text(yaml.safe_dump(config))
+    args = [sys.executable, "-m", "lightning_dr", "fit", f"--config={out / 'config.yaml'}"]
+    result = subprocess.run(args, capture_output=True, text=True, cwd=out)
+    assert result.returncode == 0, result.stderr[-2000:]
+    return out / "toy" / "version_0"
 
 
 def toy_module(*, schedule=None, policy=None, generator=None, verifier=None, backbone=None, evaluator=None, reference=None, **rounds):

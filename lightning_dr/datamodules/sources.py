@@ -51,7 +51,7 @@ def load_rows(path: str, split: str = "train", revision: str | None = None, conf
         rows = load_file(local)
     else:
         try:
-            rows = datasets.load_dataset(path, config, split=split, revision=revision)
+            rows = datasets.load_dataset(path, name=config, split=split, revision=revision)
         except Exception as error:
             raise ValueError(
                 f"`path` must be a {', '.join(FORMATS)} file or the name of a dataset on the Hub, got {path!r}: {error}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import torch
@@ -23,7 +22,7 @@ class NoModel:
 
     def __init__(self) -> None:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.backbone = SimpleNamespace(device=self.device)
+        self.backbone = self
 
     def __getattr__(self, name: str) -> Any:
         """Whatever else an evaluator may ask for.
@@ -31,7 +30,7 @@ class NoModel:
         Raises:
             ValueError: Always.
         """
-        raise ValueError(f"This evaluator needs the {name} of a model: name a run or a training config with `--model`.")
+        raise ValueError(f"This evaluator needs a model, here for its `{name}`: name a run or a training config with `--model`.")
 
 
 def load_model(

@@ -74,7 +74,7 @@ class TestNectar:
         module = NectarAnchorDataModule(revision="abc")
         module.setup("fit")
         module.setup("fit")
-        assert calls == [("berkeley-nest/Nectar", {"split": "train", "revision": "abc"})]
+        assert calls == [("berkeley-nest/Nectar", {"name": None, "split": "train", "revision": "abc"})]
         assert len(module.train_rows) == 3
 
     def test_several_turns_become_chat_messages(self, write):

@@ -47,7 +47,7 @@ def test_from_the_hub_by_name(monkeypatch):
     monkeypatch.setattr(sources.datasets, "load_dataset", load)
     module = PromptDataModule("owner/asks", split="test", revision="abc", prompt_column="instruction", batch_size=2)
     module.setup("fit")
-    assert calls == [("owner/asks", {"split": "test", "revision": "abc"})]
+    assert calls == [("owner/asks", {"name": None, "split": "test", "revision": "abc"})]
     assert ids(module) == {"asks:0", "asks:1"}
 
 

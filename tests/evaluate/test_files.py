@@ -125,8 +125,8 @@ def test_what_is_wrong_with_the_choice_is_named(wanted, error, message):
 def test_from_the_hub_by_name(monkeypatch):
     asked = []
 
-    def load(path, config, split, revision):
-        asked.append((path, config, split, revision))
+    def load(path, name, split, revision):
+        asked.append((path, name, split, revision))
         return datasets.Dataset.from_list(JUDGE)
 
     monkeypatch.setattr(datasets, "load_dataset", load)

@@ -52,7 +52,7 @@ def test_without_a_model_only_those_evaluators_work_that_need_none():
     assert isinstance(nothing, NoModel)
     assert identity == {}
     attach(LengthEvaluator(), nothing)
-    with pytest.raises(ValueError, match=r"needs the \w+ of a model: name a run or a training config with `--model`"):
+    with pytest.raises(ValueError, match="needs a model, here for its `generator`: name a run or a training config with `--model`"):
         DynamicRubric().attach(nothing)
 
 

@@ -1,34 +1,21 @@
 """Cross-play and diagnosis of a short run on the toy."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-import yaml
 
-from lightning_dr.cli import CONFIGS, run_experiment
+from lightning_dr.cli import run_experiment
 from lightning_dr.experiments.crossplay import crossplay, staleness_of
 from lightning_dr.experiments.diagnose import diagnose, sentence
 from lightning_dr.experiments.grid import MEASURES, Grid, evaluate_grid
 from lightning_dr.experiments.runs import RunFolder, held_out, pick_rounds
 from lightning_dr.toy import ToyQuality
-from tests.experiments.test_ablate import FAST
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """Four rounds, saved after every second one, 8 lists held out."""
-    out = tmp_path_factory.mktemp("runs")
-    config = yaml.safe_load((CONFIGS / "toy.yaml").read_text())
-    config["trainer"]["callbacks"][-1]["init_args"]["every_n_rounds"] = 2
-    config["model"]["schedule"] = [{"rounds": 4}]
-    (out / "config.yaml").write_text(yaml.safe_dump(config))
-    args = [f"--config={out / 'config.yaml'}", *FAST[2:], "--data.num_val=8", f"--trainer.logger.save_dir={out}"]
-    result = subprocess.run([sys.executable, "-m", "lightning_dr", "fit", *args], capture_output=True, text=True, cwd=out)
-    assert result.returncode == 0, result.stderr[-2000:]
-    return out / "toy" / "version_0"
+@pytest.fixture
+def run(short_run):
+    return short_run
 
 
 def test_grid(run):

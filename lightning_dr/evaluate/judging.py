@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..modules.backbone import ContextError
 from ..modules.random_state import seeded
+from ..prompts import Template
 from ..records import Prompt
 from ..roles import Evaluator
 from .journal import Journal, waiting_batches
@@ -121,6 +122,8 @@ def describe(part: Any) -> Any:
         return [describe(value) for value in part]
     if isinstance(part, dict):
         return {str(key): describe(value) for key, value in part.items()}
+    if isinstance(part, Template):
+        return describe(part.sections)  # where the file lies makes no difference
     if isinstance(part, type) or not (is_dataclass(part) or hasattr(part, "__dict__")):
         return repr(part)
     settings = {item.name: getattr(part, item.name) for item in fields(part)} if is_dataclass(part) else vars(part)

@@ -12,6 +12,7 @@ from lightning_dr.evaluate.sets import ResponseSet
 from lightning_dr.evaluators import LengthEvaluator
 from lightning_dr.modules.backbone import Backbone, BackboneConfig, ContextError
 from lightning_dr.modules.judges import GEval
+from lightning_dr.prompts import FOLDER
 from lightning_dr.records import Prompt
 
 
@@ -122,4 +123,6 @@ def test_an_evaluator_is_described_by_its_settings():
     assert one["class"] == "lightning_dr.modules.judges.GEval"
     assert one == describe(GEval(scale=5))
     assert {key for key in one if one[key] != other[key]} == {"labels", "scale"}
+    assert str(FOLDER) not in str(one), "where the package lies makes no difference"
+    assert "Answer with one number" in str(one["template"])
     assert describe(GEval(backbone=BackboneConfig(name_or_path="x")))["own"]["name_or_path"] == "x"

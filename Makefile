@@ -12,7 +12,7 @@ setup: .venv/installed  ## A virtual environment with the pinned install
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv || python3 -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,gguf]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,gguf,ifeval]'
 	touch $@
 
 demo: setup  ## Co-evolution on the embedded toy: two to three minutes

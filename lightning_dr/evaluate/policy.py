@@ -46,7 +46,8 @@ def policy(
 
     Args:
         model: Folder of a run, or a training config, whose base then answers.
-        benchmarks: Such as ``[gsm8k=test.jsonl, ifeval]``: a local file in the official format, or the name alone for the Hub.
+        benchmarks: Such as ``[gsm8k=test.jsonl, ifeval]``: a local file in the official format, or the name alone for the Hub. There are
+            alpaca_eval, arena_hard, wild_bench, writing_bench, ifeval, gsm8k.
         round: Of a run: after which round. By default the last one that was saved; 0 is the base.
         samples: Answers to each question, n.
         max_new_tokens: Of an answer; by default what the config has for the policy.

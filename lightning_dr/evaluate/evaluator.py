@@ -39,8 +39,8 @@ def evaluator(
     beside it what preferring the longer answer gets. Called again, it goes on where it was stopped.
 
     Args:
-        benchmarks: Such as ``[llmbar=Natural.json, rm_bench]``: a local file in the official format, or the name alone for the Hub. There are
-            reward_bench, reward_bench_2, rm_bench, judge_bench, llmbar, ppe_human, ppe_correctness, and nectar for ranked lists.
+        benchmarks: Such as ``[llmbar=Natural.json, rm_bench]``: a local file in the official format, or the name alone for the Hub. There
+            are reward_bench, reward_bench_2, rm_bench, judge_bench, llmbar, ppe_human, ppe_correctness, and nectar for ranked lists.
         model: Folder of a run, or a training config, from which the evaluator takes its generator, verifier or base.
         round: Of a run: after which round. By default the last one that was saved; 0 is untrained.
         evaluator: What to measure; by default what scores the policy in the config: the generator's rubrics, or ``model.evaluator``.

@@ -64,6 +64,9 @@ def policy(
             raise ValueError(f"`{option}` must be at least 1, got {value}.")
     chosen = choose(benchmarks, BENCHMARKS)
     read = {benchmark.name: read_questions(benchmark, paths, max_rows) for benchmark, paths in chosen}
+    for benchmark, _ in chosen:
+        if hasattr(benchmark, "ready"):
+            benchmark.ready()
     module, identity = load_model(model, "policy", round, options)
     assert isinstance(module, CoEvolutionModule)
     given: dict[str, Any] = {"max_new_tokens": max_new_tokens, "temperature": temperature}
@@ -76,7 +79,7 @@ def policy(
         questions = read[benchmark.name]
         journal = Journal(folder / f"{benchmark.name}.jsonl", settings | identify(benchmark, paths))
         fill(journal, module, benchmark, questions, samples, batch_size, seed)
-        results[benchmark.name] = summarise(benchmark, questions, journal, folder, called)
+        results[benchmark.name] = summarise(benchmark, questions, journal, samples, folder, called)
     title = "Policy" + title_of(model, identity)
     write_results(folder, "policy", {"policy": title, "samples": samples, "benchmarks": results}, markdown(title, samples, results))
     print(f"Written to {folder}/")
@@ -128,17 +131,19 @@ def entry(question: Question, group: Sequence[Completion], seconds: float) -> di
     }
 
 
-def summarise(benchmark: QuestionBenchmark, questions: Sequence[Question], journal: Journal, folder: Path, called: str) -> dict[str, Any]:
-    """The official files, and what can be said without a judge."""
+def summarise(
+    benchmark: QuestionBenchmark, questions: Sequence[Question], journal: Journal, samples: int, folder: Path, called: str
+) -> dict[str, Any]:
+    """The official files, and what can be said without a judge. A question without an answer has empty ones."""
     entries = [journal.entries[one.id] for one in questions]
-    answers = [Answer(question=one, texts=tuple(found["texts"])) for one, found in zip(questions, entries, strict=True) if found["texts"]]
-    files = benchmark.write(folder, answers, called) if answers else []
+    answers = [Answer(question=one, texts=tuple(found["texts"] or [""] * samples)) for one, found in zip(questions, entries, strict=True)]
+    files = benchmark.write(folder, answers, called)
     finished = [ended for found in entries for ended in found["finished"]]
     seconds = sum(found["seconds"] for found in entries)
     return {
         "title": benchmark.title,
         "questions": len(questions),
-        "unanswered": len(questions) - len(answers),
+        "unanswered": sum(not found["texts"] for found in entries),
         "cut": finished.count(False) / len(finished) if finished else None,
         "questions_per_second": len(questions) / seconds if seconds else None,
         "measures": measures(benchmark, answers),
@@ -149,7 +154,7 @@ def summarise(benchmark: QuestionBenchmark, questions: Sequence[Question], journ
 def measures(benchmark: QuestionBenchmark, answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
     """What a benchmark checks without a judge: the mean over questions, with its interval; empty if there is nothing."""
     rows = [benchmark.numbers(answer) for answer in answers]
-    if not rows or not rows[0]:
+    if not rows[0]:
         return {}
     values = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     table = Table(group=np.full(len(rows), ""), values=values, names=("",))
@@ -162,7 +167,12 @@ def markdown(title: str, samples: int, results: dict[str, dict[str, Any]]) -> st
     for result in results.values():
         rate = f", {result['questions_per_second']:.3g} questions a second" if result["questions_per_second"] else ""
         cut = f", {result['cut']:.1%} of the answers cut at the length limit" if result["cut"] is not None else ""
-        lines += [f"## {result['title']}", "", f"{result['questions']} questions, {result['unanswered']} without an answer{cut}{rate}.", ""]
+        lines += [
+            f"## {result['title']}",
+            "",
+            f"{result['questions']} questions, {result['unanswered']} too long for the model and answered with nothing{cut}{rate}.",
+            "",
+        ]
         if result["measures"]:
             lines += [f"| measure, AVG@{samples} | value | 95% interval | questions |", "|---|---:|---:|---:|"]
             lines += [

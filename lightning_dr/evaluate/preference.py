@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import optimize
+from scipy import optimize, special
 
 from ..experiments.statistics import Values
 
 RIDGE = 0.01
-"""Weight of the squared length coefficient in the mean log-loss: keeps it finite where length alone explains every preference."""
+"""Weight of the squared length coefficient in the summed log-loss: it is finite even where length alone explains every preference, and
+as good as free where there are many of them."""
 
 
 def win_rate(preferences: Values) -> float:
@@ -35,9 +36,9 @@ def length_controlled_win_rate(preferences: Values, lengths: Values, other_lengt
 
     .. math:: p_i = \sigma(a + b \tanh(d_i / s)), \qquad d_i = |y_i| - |z_i|, \qquad \text{result} = \sigma(a)
 
-    s is the standard deviation of the differences. AlpacaEval 2 (arXiv 2404.04475) has the same two terms and a third one, how hard each
-    instruction is, whose weights come from many models together; one pair of policies can't tell it from chance, so it is left out, and the
-    numbers are not those of its leaderboard.
+    s is the sample standard deviation of the differences. AlpacaEval 2 (arXiv 2404.04475) has the same two terms and a third one, how hard
+    each instruction is, whose weights come from many models together; one pair of policies can't tell it from chance, so it is left out,
+    and the numbers are not those of its leaderboard.
 
     Args:
         preferences: ``[n]``, see :func:`win_rate`.
@@ -49,15 +50,14 @@ def length_controlled_win_rate(preferences: Values, lengths: Values, other_lengt
     """
     known = ~np.isnan(preferences)
     wins, difference = preferences[known], (lengths - other_lengths)[known]
-    if len(wins) == 0 or np.ptp(wins) == 0 or difference.std() == 0:
+    if len(wins) == 0 or np.ptp(wins) == 0 or np.ptp(difference) == 0:
         return win_rate(wins)
-    feature = np.tanh(difference / difference.std())
+    feature = np.tanh(difference / difference.std(ddof=1))
 
     def loss(weights: Values) -> tuple[float, Values]:
         logits = weights[0] + weights[1] * feature
-        residual = 1 / (1 + np.exp(-logits)) - wins
-        value = np.mean(np.logaddexp(0, logits) - wins * logits) + RIDGE * weights[1] ** 2
-        return float(value), np.array([residual.mean(), (residual * feature).mean() + 2 * RIDGE * weights[1]])
+        residual = special.expit(logits) - wins
+        value = np.logaddexp(0, logits).sum() - wins @ logits + RIDGE * weights[1] ** 2
+        return value / len(wins), np.array([residual.sum(), residual @ feature + 2 * RIDGE * weights[1]]) / len(wins)
 
-    found = optimize.minimize(loss, np.zeros(2), jac=True, method="L-BFGS-B", bounds=[(-20, 20), (None, None)])
-    return float(1 / (1 + np.exp(-found.x[0])))
+    return float(special.expit(optimize.minimize(loss, np.zeros(2), jac=True, method="BFGS").x[0]))

@@ -2,11 +2,13 @@
 
 import json
 import math
+import sys
 
 import pytest
 
 from lightning_dr.cli import run_evaluation
 from lightning_dr.evaluate.policy import policy, respond
+from lightning_dr.evaluate.questions import ifeval
 from lightning_dr.evaluate.questions.base import Question
 from lightning_dr.evaluate.win_rate import preference_of, read_answers, win_rate
 from lightning_dr.modules.backbone import ContextError
@@ -63,14 +65,15 @@ def test_sampling_can_be_changed_and_is_part_of_the_settings(questions, tmp_path
         policy(**options, samples=0)
 
 
-def test_a_question_beyond_the_context_is_counted_and_gets_no_answer(questions, tmp_path):
+def test_a_question_beyond_the_context_is_counted_and_answered_with_nothing(questions, tmp_path):
     rows = [{"instruction": "Write about ocean. " * 400, "dataset": "long"}, {"instruction": "Write about city.", "dataset": "short"}]
     (tmp_path / "long.json").write_text(json.dumps(rows))
     policy("toy.yaml", [f"alpaca_eval={tmp_path / 'long.json'}"], out=str(tmp_path / "out"))
     found = json.loads((tmp_path / "out" / "policy.json").read_text())["benchmarks"]["alpaca_eval"]
     assert (found["questions"], found["unanswered"]) == (2, 1)
-    (row,) = json.loads((tmp_path / "out" / "alpaca_eval" / "model_outputs.json").read_text())
-    assert row["dataset"] == "short"
+    long, short = json.loads((tmp_path / "out" / "alpaca_eval" / "model_outputs.json").read_text())
+    assert long["output"] == "", "a judge that goes through questions and answers side by side finds it in its place"
+    assert short["output"]
 
 
 def test_only_the_context_is_forgiven():
@@ -171,3 +174,16 @@ class TestWinRate:
             win_rate(str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl"), evaluator=ToyQuality())
         with pytest.raises(FileNotFoundError, match="must be files, got 'nothing'"):
             win_rate("nothing", str(tmp_path / "b.jsonl"))
+
+
+def test_a_missing_checker_is_said_before_the_first_answer(monkeypatch, tmp_path):
+    row = {"key": 1, "prompt": "Q", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
+    (tmp_path / "x.jsonl").write_text(json.dumps(row) + "\n")
+    monkeypatch.setitem(sys.modules, "lm_eval.tasks.ifeval", None)
+    ifeval.checker.cache_clear()
+    with pytest.raises(SystemExit, match=r"IFEval is checked by lm-evaluation-harness, which is not here.*lightning-dr\[ifeval\]"):
+        run_evaluation(
+            ["policy", "--model", "toy.yaml", "--benchmarks", f"[ifeval={tmp_path / 'x.jsonl'}]", "--out", str(tmp_path / "out")]
+        )
+    assert not (tmp_path / "out").exists()
+    ifeval.checker.cache_clear()

@@ -50,6 +50,22 @@ def test_separable_preferences_stay_finite():
     assert found == pytest.approx(0.5, abs=1e-4)
 
 
+def test_the_ridge_against_newtons_method():
+    wins, difference = np.array([0.0, 1.0, 1.0, 1.0]), np.array([1.0, 2.0, 3.0, 4.0])
+    feature = [math.tanh(d / math.sqrt(5 / 3)) for d in difference]  # the variance of 1, 2, 3, 4 is (2.25 + .25) * 2 / 3
+    a = b = 0.0
+    for _ in range(50):
+        p = [1 / (1 + math.exp(-a - b * x)) for x in feature]
+        slope_a = sum(p) - 3
+        slope_b = sum((q - y) * x for q, y, x in zip(p, wins, feature, strict=True)) + 2 * 0.01 * b
+        aa = sum(q * (1 - q) for q in p)
+        ab = sum(q * (1 - q) * x for q, x in zip(p, feature, strict=True))
+        bb = sum(q * (1 - q) * x * x for q, x in zip(p, feature, strict=True)) + 2 * 0.01
+        determinant = aa * bb - ab * ab
+        a, b = a - (bb * slope_a - ab * slope_b) / determinant, b - (aa * slope_b - ab * slope_a) / determinant
+    assert length_controlled_win_rate(wins, difference, np.zeros(4)) == pytest.approx(1 / (1 + math.exp(-a)), abs=1e-6)
+
+
 def test_swapping_the_sides_turns_the_rate_round():
     wins, lengths, others = draw(0.4, 0.6, n=500)
     assert length_controlled_win_rate(1 - wins, others, lengths) == pytest.approx(

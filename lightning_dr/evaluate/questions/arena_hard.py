@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ...datamodules.sources import parse_prompt
 from ...records import Prompt
-from ..sources import HubData, Row, text_of
-from .base import Answer, Judged, Question, write_lines
+from ..sources import Row, text_of
+from .base import Answer, JsonAddress, Judged, Question, write_lines
 
 
 class ArenaHard(Judged):
@@ -22,7 +22,11 @@ class ArenaHard(Judged):
 
     name = "arena_hard"
     title = "Arena-Hard v2"
-    hub = {"question": HubData("lmarena-ai/arena-hard-auto", "train")}
+    hub = {
+        "question": JsonAddress(
+            "https://huggingface.co/datasets/lmarena-ai/arena-hard-auto/resolve/main/data/arena-hard-v2.0/question.jsonl", "train"
+        )
+    }
 
     def read(self, row: Row) -> Question:
         """See :meth:`.base.QuestionBenchmark.read`."""

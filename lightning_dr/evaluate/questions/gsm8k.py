@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 
 from ...datamodules.sources import RowProblem, parse_prompt
@@ -14,8 +14,8 @@ from ..sets import Table
 from ..sources import HubData, Row, text_of
 from .base import Answer, Question, write_lines
 
-MARK = "####"
-"""Stands before the final number in the official answers."""
+MARKED = re.compile(r"#### (-?\d[\d,]*(?:\.\d+)?)")
+"""The final number as it stands in the official answers."""
 NUMBER = re.compile(r"-?\$?\d[\d,]*(?:\.\d+)?")
 
 
@@ -29,13 +29,13 @@ class GSM8K:
     def read(self, row: Row) -> Question:
         """See :meth:`.base.QuestionBenchmark.read`."""
         question, answer = text_of(row, "question"), text_of(row, "answer")
-        if MARK not in answer or final_number(answer) is None:
-            raise RowProblem(f"`answer` must end with {MARK} and a number, got {answer[-20:]!r}")
+        if marked_number(answer) is None:
+            raise RowProblem(f"`answer` must end with #### and a number, got {answer[-20:]!r}")
         name = hashlib.sha256(question.encode()).hexdigest()[:12]
         return Question(id=name, prompt=Prompt(id=name, messages=parse_prompt(question, "question")), row=row)
 
     def write(self, folder: Path, answers: Sequence[Answer], model: str) -> list[Path]:
-        """The answers with the number that was read from each."""
+        """The answers with the last number of each."""
         rows = (
             {
                 "question": one.question.row["question"],
@@ -49,29 +49,40 @@ class GSM8K:
         return [write_lines(folder / self.name / f"{model}.jsonl", rows)]
 
     def numbers(self, answer: Answer) -> dict[str, float]:
-        """Share of the samples whose final number is right, and of those that hold a number at all."""
-        target = final_number(answer.question.row["answer"])
-        found = [final_number(text) for text in answer.texts]
-        right, known = sum(number == target for number in found), sum(number is not None for number in found)
-        return {"final number is right": right / len(found), "has a number": known / len(found)}
+        """Shares of the samples whose last number is right, whose number after ``####`` is, and that hold a number at all.
+
+        The first two are lm-evaluation-harness's ``flexible-extract`` and ``strict-match``, with numbers compared by value.
+        """
+        target = marked_number(answer.question.row["answer"])
+        last, marked = ([read(text) for text in answer.texts] for read in (final_number, marked_number))
+        return {
+            "final number is right": last.count(target) / len(last),
+            "number after #### is right": marked.count(target) / len(marked),
+            "has a number": 1 - last.count(None) / len(last),
+        }
 
     def report(self, table: Table) -> dict[str, float]:
         """Means over questions."""
         return {name: table.mean(name) for name in table.values}
 
 
-def final_number(text: str) -> Decimal | None:
-    """The first number after the last ``####``, or without that mark the last number; ``None`` if there is none.
+def marked_number(text: str) -> Decimal | None:
+    """The first number that stands after ``####``; ``None`` if there is none.
 
     Example:
-        >>> final_number("3 + 4 = 7, so $1,007.50."), final_number("#### 12 of 30"), final_number("none")
-        (Decimal('1007.50'), Decimal('12'), None)
+        >>> marked_number("so 3 + 4 = 7 #### 1,007"), marked_number("7")
+        (Decimal('1007'), None)
     """
-    _, mark, end = text.rpartition(MARK)
-    found = NUMBER.findall(end)
-    if not found:
-        return None
-    try:
-        return Decimal(re.sub(r"[$,]", "", found[0] if mark else found[-1]))
-    except InvalidOperation:
-        return None
+    found = MARKED.search(text)
+    return Decimal(found[1].replace(",", "")) if found else None
+
+
+def final_number(text: str) -> Decimal | None:
+    """The last number; ``None`` if there is none.
+
+    Example:
+        >>> final_number("3 + 4 = 7, so $1,007.50."), final_number("none")
+        (Decimal('1007.50'), None)
+    """
+    found = NUMBER.findall(text)
+    return Decimal(re.sub(r"[$,]", "", found[-1])) if found else None

@@ -43,41 +43,43 @@ class IFEval:
         name = str(row.get("key", ""))
         return Question(id=name, prompt=Prompt(id=name, messages=parse_prompt(text_of(row, "prompt"))), row=row)
 
+    def ready(self) -> None:
+        """See :func:`checker`."""
+        checker()
+
     def write(self, folder: Path, answers: Sequence[Answer], model: str) -> list[Path]:
         """See :meth:`.base.QuestionBenchmark.write`."""
         rows = ({"prompt": one.question.row["prompt"], "response": one.texts[0]} for one in answers)
         return [write_lines(folder / self.name / f"input_response_data_{model}.jsonl", rows)]
 
     def numbers(self, answer: Answer) -> dict[str, float]:
-        """For strict and loose checks, the means over the samples: whether all instructions are followed, and how many of how many."""
+        """Means over the samples: whether all instructions are followed, how many are, and how many could be checked or not."""
+        row, samples = answer.question.row, len(answer.texts)
         found: dict[str, float] = {}
         for level in LEVELS:
-            followed = [check(answer.question.row, text, level) for text in answer.texts]
+            followed = [check(row, text, level) for text in answer.texts]
             known = [value for sample in followed for value in sample if not math.isnan(value)]
-            found |= {
-                f"{level}: all": sum(map(all_followed, followed)) / len(followed),
-                f"{level}: followed": sum(known) / len(followed),
-                f"{level}: checked": len(known) / len(followed),
-            }
-        return found | {"unchecked": len(followed[0]) - len(known) / len(followed)}
+            found[f"{level}: all"] = sum(map(all_followed, followed)) / samples
+            found[f"{level}: followed"] = sum(known) / samples
+            found["checked"] = len(known) / samples
+        return found | {"unchecked": len(row["instruction_id_list"]) - found["checked"]}
 
     def report(self, table: Table) -> dict[str, float]:
-        """Accuracy by prompt and by instruction, and the share of the instructions that could not be checked."""
+        """Accuracy by prompt and by instruction, and the shares of either that could not be checked and are left out."""
         found = {f"prompts, {level}": table.mean(f"{level}: all") for level in LEVELS}
-        found |= {f"instructions, {level}": ratio(table, f"{level}: followed", f"{level}: checked") for level in LEVELS}
-        missing = np.nansum(table.values["unchecked"])
-        return found | {"instructions not checked": float(missing / (missing + np.nansum(table.values["strict: checked"])))}
-
-
-def ratio(table: Table, above: str, below: str) -> float:
-    """Ratio of two sums over the rows."""
-    total = np.nansum(table.values[below])
-    return float(np.nansum(table.values[above]) / total) if total else math.nan
+        total = {name: float(value.sum()) for name, value in table.values.items()}
+        for level in LEVELS:
+            found[f"instructions, {level}"] = total[f"{level}: followed"] / total["checked"] if total["checked"] else math.nan
+        found["prompts not checked"] = float(np.isnan(table.values["strict: all"]).mean())
+        return found | {"instructions not checked": total["unchecked"] / (total["checked"] + total["unchecked"])}
 
 
 def all_followed(followed: Sequence[float]) -> float:
-    """1 if every instruction is followed, 0 if one is not, NaN if that depends on one that could not be checked."""
-    return 0.0 if 0.0 in followed else math.nan if any(map(math.isnan, followed)) else 1.0
+    """1 if every instruction is followed, 0 if not.
+
+    NaN if one could not be checked, even where another one is not followed: else only failures of such a prompt would count.
+    """
+    return math.nan if any(map(math.isnan, followed)) else float(all(followed))
 
 
 def check(row: Row, response: str, level: str) -> list[float]:
@@ -96,14 +98,14 @@ def check(row: Row, response: str, level: str) -> list[float]:
     found = []
     for name, kwargs in zip(row["instruction_id_list"], row["kwargs"], strict=True):
         given = {key: value for key, value in kwargs.items() if value is not None}
-        if given.get("letter", "a") not in string.ascii_letters:
+        if given.get("letter", "a") not in set(string.ascii_letters):
             found.append(math.nan)  # the checker would take a random letter for it
             continue
         try:
             one = library.InputExample(key=0, instruction_id_list=[name], prompt=row["prompt"], kwargs=[given])
             found.append(float(follows(one, response).follow_all_instructions))
-        except LookupError as error:  # of nltk, for data that is not there; a KeyError is one too
-            if isinstance(error, KeyError):
+        except LookupError as error:
+            if type(error) is not LookupError:  # nltk's own, for data that is not there, is none of its subclasses
                 raise
             found.append(math.nan)
     return found

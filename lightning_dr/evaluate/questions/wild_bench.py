@@ -12,9 +12,10 @@ from .base import Answer, Judged, Question, write_json
 
 
 class WildBench(Judged):
-    """Rows with ``session_id``, ``conversation_input`` (turns of user and assistant) and ``checklist``; all samples go into one file.
+    """Rows with ``session_id``, ``conversation_input`` (turns of user and assistant) and ``primary_tag``; all samples go into one file.
 
-    ``<model>.json`` goes into ``result_dirs/wild_bench_v2`` of the official repository.
+    ``<model>.json`` goes into ``result_dirs/wild_bench_v2`` of the official repository. Its ``eval.py`` judges the first sample, and goes
+    through the file and the benchmark side by side: all questions must be in it, in order.
     """
 
     name = "wild_bench"
@@ -31,11 +32,12 @@ class WildBench(Judged):
         """See :meth:`.base.QuestionBenchmark.write`."""
         rows = [
             {
-                **one.question.row,
+                "session_id": one.question.row["session_id"],
+                "primary_tag": one.question.row.get("primary_tag"),
                 "chat_history": [message["content"] for message in one.question.prompt.messages],
                 "output": list(one.texts),
                 "generator": model,
-                "dataset": "wild_bench_v2",
+                "dataset": "wild_bench",
             }
             for one in answers
         ]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ...datamodules.sources import RowProblem, parse_prompt
 from ...records import Prompt
-from ..sources import HubData, Row, text_of
-from .base import Answer, Judged, Question, write_lines
+from ..sources import Row, text_of
+from .base import Answer, JsonAddress, Judged, Question, write_lines
 
 
 class WritingBench(Judged):
@@ -16,7 +16,11 @@ class WritingBench(Judged):
 
     name = "writing_bench"
     title = "WritingBench"
-    hub = {"train": HubData("AQuarterMile/WritingBench", "train")}
+    hub = {
+        "benchmark_all": JsonAddress(
+            "https://raw.githubusercontent.com/X-PLUG/WritingBench/main/benchmark_query/benchmark_all.jsonl", "train"
+        )
+    }
 
     def read(self, row: Row) -> Question:
         """See :meth:`.base.QuestionBenchmark.read`."""

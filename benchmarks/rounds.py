@@ -33,7 +33,7 @@ from lightning_dr.toy import ToyVerifier
 from lightning_dr.toy.data import ToyDataModule
 
 from .measure import markdown, synchronise
-from .steps import LORA, endless
+from .steps import LORA, unbounded
 
 ITEMS = 4
 """Items of each rubric."""
@@ -133,7 +133,7 @@ def run(config: BackboneConfig, repeats: int, responses: int = 8, rubrics: int =
         [Phase(rounds=2 * repeats + 2)],
     )
     module.configure_model()
-    endless(module.backbone)
+    unbounded(module.backbone)
     print(
         f"\nWhole round: 1 prompt, K = {responses} responses of {tokens} tokens, 7 anchor answers, G = {rubrics} rubrics of "
         f"{rubric_tokens} tokens and {ITEMS} items."

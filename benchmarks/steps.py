@@ -38,15 +38,16 @@ def load(model: str, roles: Sequence[str] = ("policy", "generator"), **kwargs: o
     backbone = Backbone(BackboneConfig(name_or_path=model, **kwargs))  # type: ignore[arg-type]
     for role in roles:
         backbone.add_adapter(role, LORA)
-    endless(backbone)
+    unbounded(backbone)
     if torch.cuda.is_available():
         backbone.cuda()
     return backbone
 
 
-def endless(backbone: Backbone) -> None:
-    """Sampling never ends early, so that all ways sample as many tokens."""
+def unbounded(backbone: Backbone) -> None:
+    """Sampling never ends early, so that all ways sample as many tokens; and no context ends, as speed does not depend on positions."""
     backbone.eos_ids = ()
+    backbone.base.config.get_text_config().max_position_embeddings = 1_000_000
 
 
 def tokens(backbone: Backbone, count: int, seed: int) -> tuple[int, ...]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+import datasets
 
 from ..datamodules.sources import FORMATS, RowProblem, load_rows, parse_array
 from ..jsonl import read_lines, read_text
@@ -20,13 +23,26 @@ class HubData:
     dataset: str
     split: str
     config: str | None = None
-    revision: str | None = None
 
     def rows(self) -> Iterator[tuple[str, Row]]:
         """See :func:`read_rows`."""
-        return objects(
-            self.dataset, numbered(f"{self.dataset}, {self.split}", load_rows(self.dataset, self.split, self.revision, self.config))
-        )
+        rows = load_rows(self.dataset, self.split, config=self.config)
+        return objects(self.dataset, numbered(f"{self.dataset}, {self.split}", rows))
+
+
+@dataclass(frozen=True, slots=True)
+class JsonAddress:
+    """A JSON file on the net, where no dataset's settings lead to it."""
+
+    url: str
+
+    def rows(self) -> Iterator[tuple[str, Row]]:
+        """See :func:`read_rows`."""
+        try:
+            rows = datasets.load_dataset("json", data_files=self.url, split="train")
+        except Exception as error:
+            raise ValueError(f"{self.url} can't be loaded: {error}. Name a local file, as <name>=<file>.") from error
+        return objects(self.url, numbered(self.url, rows))
 
 
 class Named(Protocol):
@@ -43,7 +59,7 @@ class Named(Protocol):
         ...
 
     @property
-    def hub(self) -> Mapping[str, HubData]:
+    def hub(self) -> Mapping[str, HubData | JsonAddress]:
         """On the Hub: what stands for the name of a file -> where the rows are; all of them are read."""
         ...
 
@@ -91,6 +107,12 @@ def objects(path: str, found: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, 
 def numbered(path: str, rows: Any) -> Iterator[tuple[str, Any]]:
     """Rows with where they stand."""
     return ((f"{path}, row {number}", row) for number, row in enumerate(rows, start=1))
+
+
+def id_of(row: Row, column: str, prompt: str) -> str:
+    """The id that a row has in a column, else a short hash of its prompt."""
+    value = row.get(column)
+    return hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()[:12] if value in (None, "") else str(value)
 
 
 def text_of(row: Row, column: str) -> str:

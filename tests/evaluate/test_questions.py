@@ -12,9 +12,10 @@ import pytest
 from lightning_dr.datamodules.sources import RowProblem
 from lightning_dr.evaluate.policy import read_questions
 from lightning_dr.evaluate.questions import BENCHMARKS, ifeval
-from lightning_dr.evaluate.questions.base import Answer, JsonAddress
+from lightning_dr.evaluate.questions.base import Answer
 from lightning_dr.evaluate.questions.gsm8k import final_number, marked_number
 from lightning_dr.evaluate.sets import Table
+from lightning_dr.evaluate.sources import JsonAddress
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 FILES = {
@@ -94,10 +95,10 @@ class TestRead:
     def test_a_file_by_its_address(self, tmp_path):
         path = tmp_path / "rows.json"
         path.write_text(json.dumps([ROWS["alpaca_eval"], ROWS["alpaca_eval"] | {"instruction": "R"}]))
-        found = list(JsonAddress(str(path), "train").rows())
+        found = list(JsonAddress(str(path)).rows())
         assert found == [(f"{path}, row 1", ROWS["alpaca_eval"]), (f"{path}, row 2", ROWS["alpaca_eval"] | {"instruction": "R"})]
         with pytest.raises(ValueError, match="none.json can't be loaded: .* Name a local file, as <name>=<file>"):
-            next(JsonAddress(str(tmp_path / "none.json"), "train").rows())
+            next(JsonAddress(str(tmp_path / "none.json")).rows())
 
 
 class TestOfficialFiles:

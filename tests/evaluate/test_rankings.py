@@ -1,5 +1,6 @@
 """Official rows to response sets, and scores to what the authors report: small examples by hand, real files by plain Python."""
 
+import copy
 import json
 import math
 from itertools import combinations
@@ -60,6 +61,11 @@ READ = {  # group, responses, quality
     "ppe_correctness": ("file", ("a", "b", "c"), (1, 0, 0)),
     "nectar": ("file", ("a", "b"), (-2, -1)),
 }
+OPTIONAL = {"id", "question_id", "language", "domain"}
+OFFICIAL_ID = {"judge_bench", "rm_bench", "reward_bench", "reward_bench_2", "ppe_human", "ppe_correctness"}
+NEEDED = [
+    (name, column) for name, row in ROWS.items() for column in row if column not in OPTIONAL or (name, column) == ("reward_bench_2", "id")
+]
 
 
 class TestRead:
@@ -68,15 +74,41 @@ class TestRead:
 
     @pytest.mark.parametrize("name", ROWS)
     def test_official_rows(self, name):
-        found = BENCHMARKS[name].read(ROWS[name], "file")
+        row = copy.deepcopy(ROWS[name])
+        found = BENCHMARKS[name].read(row, "file")
+        assert row == ROWS[name]
         assert (found.group, found.responses, found.quality) == READ[name]
         assert found.prompt.messages == ({"role": "user", "content": "Q"},)
+
+    @pytest.mark.parametrize(("name", "column"), NEEDED)
+    def test_a_missing_column_is_named(self, name, column):
+        row = {key: value for key, value in ROWS[name].items() if key != column}
+        with pytest.raises(RowProblem, match=f"`{column}`"):
+            BENCHMARKS[name].read(row, "file")
+
+    @pytest.mark.parametrize("name", ROWS)
+    def test_ids_are_official_or_tell_prompts_apart(self, name):
+        column = "input" if name == "llmbar" else "question" if name == "judge_bench" else "prompt"
+        one, other = (BENCHMARKS[name].read(ROWS[name] | {column: text}, "file") for text in ("Q", "R"))
+        official = {str(value) for key, value in ROWS[name].items() if key in ("id", "question_id", "pair_id")}
+        assert one.id == "file" if name == "llmbar" else one.prompt.id in one.id
+        if name in OFFICIAL_ID:
+            assert {one.prompt.id} == {other.prompt.id} == official
+        else:
+            assert len({one.prompt.id, other.prompt.id}) == 2
+
+    def test_a_prompt_without_its_id_gets_one(self):
+        row = {key: value for key, value in ROWS["rm_bench"].items() if key != "id"}
+        one, other = (BENCHMARKS["rm_bench"].read(row | {"prompt": text}, "file").prompt.id for text in ("Q", "R"))
+        assert len(one) == len(other) == 12
+        assert one != other
 
     @pytest.mark.parametrize(
         ("name", "change", "message"),
         [
             ("llmbar", {"label": 3}, "`label` must be 1 or 2, got 3"),
             ("llmbar", {"label": "1"}, "`label` must be 1 or 2, got '1'"),
+            ("llmbar", {"label": True}, "`label` must be 1 or 2, got True"),
             ("llmbar", {"output_1": " \n"}, "`output_1` is empty"),
             ("llmbar", {"output_2": None}, "`output_2` must be text, got NoneType"),
             ("llmbar", {"input": ...}, "`input` is missing; the columns are"),
@@ -91,6 +123,9 @@ class TestRead:
             ("reward_bench_2", {"rejected": []}, "`rejected` must be a list of some texts"),
             ("ppe_human", {"winner": "a"}, "`winner` must be one of"),
             ("ppe_correctness", {"scores": [1, 2, 0]}, "`scores` must be a list of right or wrong"),
+            ("ppe_correctness", {"scores": []}, "`scores` must be a list of right or wrong"),
+            ("ppe_correctness", {"sampled_conflict_pairs": [[0.0, 1.0]]}, "`sampled_conflict_pairs` must be pairs"),
+            ("rm_bench", {"domain": ["math"]}, "`domain` must be one of"),
             ("ppe_correctness", {"sampled_conflict_pairs": [[1, 2]]}, "`sampled_conflict_pairs` must be pairs of a right and a wrong"),
             ("ppe_correctness", {"sampled_conflict_pairs": [[0, 9]]}, "`sampled_conflict_pairs` must be pairs"),
             ("ppe_correctness", {"response_3": ...}, "`response_3` is missing"),
@@ -113,7 +148,24 @@ class TestRead:
         assert BENCHMARKS["rm_bench"].read(row, "safety-refuse_filtered").group == "safety-refuse"
 
 
+class TestHub:
+    def test_llmbar_is_read_from_where_its_script_takes_it(self):
+        hub = BENCHMARKS["llmbar"].hub
+        start = "https://raw.githubusercontent.com/princeton-nlp/LLMBar/main/Dataset/LLMBar/"
+        assert hub["Natural"].url == start + "Natural/dataset.json"
+        assert hub["Adversarial_GPTOut"].url == start + "Adversarial/GPTOut/dataset.json"
+
+
 class TestNumbers:
+    @pytest.mark.parametrize("orders", [1, 2])
+    @pytest.mark.parametrize("name", ROWS)
+    def test_an_unjudged_row_has_no_numbers(self, name, orders):
+        one = BENCHMARKS[name].read(ROWS[name], "file")
+        known = tuple(0.5 + quality / 10 for quality in one.quality)
+        scores = [(NAN, *known[1:]), known][:orders]
+        row = Scored(id=f"0:{one.id}", group=one.group, quality=one.quality, pairs=one.pairs, orders=tuple(scores))
+        assert all(math.isnan(value) for value in report(name, row).values())
+
     def test_accuracy_is_the_mean_over_orders_and_pairs(self):
         assert accuracy(pair(RIGHT, WRONG)) == accuracy(pair(TIE)) == 0.5
         assert accuracy(pair(TIE), tie=0.0) == 0.0
@@ -134,6 +186,12 @@ class TestNumbers:
         assert found["agreement of both orders"] == 0.25
         assert found["accuracy of the mean score of both orders"] == pytest.approx((1 + 0.5 + 1 + 0) / 4)
 
+    def test_a_tie_is_no_agreement_for_llmbar_but_one_for_judge_bench(self):
+        # LLMBar takes the first output of two equal ratings, so each order names another one; JudgeBench has a verdict A=B
+        assert report("llmbar", pair(TIE))["agreement of both orders"] == 0
+        assert report("llmbar", pair(TIE))["accuracy, mean of both orders"] == 0.5
+        assert report("judge_bench", pair(TIE, TIE))["inconsistent between orders"] == 0
+
     def test_llmbar_by_subset(self):
         found = report("llmbar", pair(RIGHT, group="Natural"), pair(WRONG, group="Adversarial_Manual"))
         assert (found["Natural: accuracy"], found["Adversarial_Manual: accuracy"]) == (1, 0)
@@ -143,7 +201,7 @@ class TestNumbers:
         found = report("judge_bench", *(pair(*both, group="Math") for both in orders), pair(RIGHT, RIGHT, group="Coding"))
         assert found["correct over both orders"] == 3 / 6
         assert found["Math: correct over both orders"] == 2 / 5
-        assert found["agreement of both orders"] == 4 / 6
+        assert found["inconsistent between orders"] == pytest.approx(2 / 6)
         assert found["accuracy, mean of both orders, ties half"] == pytest.approx((1 + 0.75 + 0.5 + 0.5 + 0 + 1) / 6)
 
     def test_rm_bench_by_the_matrix(self):
@@ -195,19 +253,23 @@ class TestNumbers:
             quality = (1.0,) * len(good) + (0.0,) * len(bad)
             return Scored(id=f"7:{name}", group="Ties", quality=quality, orders=((*good, *bad),))
 
-        # prompt 1: right ones 0.9 and 0.8 (spread 0.1), 0.5 above the wrong one; its reference is 0.2 above
-        # prompt 2: right ones 0.9 and 0.4 (spread 0.5), one of them below the wrong one; its reference fails
         rows = [
-            ties("ref:1", [0.7], [0.5]),
-            ties("tied:1", [0.9, 0.8], [0.3]),
-            ties("ref:2", [0.2], [0.6]),
-            ties("tied:2", [0.9, 0.4], [0.5]),
+            ties("ref:1", [0.7], [0.5]),  # right, by 0.2
+            ties("tied:1", [0.9, 0.8], [0.3]),  # right, by 0.5, more than the spread of 0.1; so are the 0.2
+            ties("ref:2", [0.2], [0.6]),  # wrong, by 0.4
+            ties("tied:2", [0.9, 0.4], [0.5]),  # wrong, by 0.1, spread 0.5
+            ties("ref:3", [0.6], [0.5]),  # right, by 0.1
+            ties("tied:3", [0.8, 0.6], [0.2]),  # right, by 0.4, more than the spread of 0.2; the 0.1 are not
+            ties("ref:4", [0.6], [0.3]),  # right, by 0.3
+            ties("tied:4", [0.6, 0.6], [0.6]),  # wrong, by 0, not more than the spread of 0, by which nothing can be divided
+            ties("tied:5", [0.9, 0.7], [0.1]),  # right, without a reference
+            ties("ref:6", [0.9], [NAN]),  # unknown
+            ties("tied:6", [0.9, 0.8], [0.1]),  # right
         ]
-        tied, ref, preferred, both = 1 / 2, 1 / 2, 1 / 2, 1 / 2
-        ratio = (math.tanh(0.2 / 0.1 - 1) + math.tanh(-0.4 / 0.5 - 1)) / 2
-        assert report("reward_bench_2", *rows)["Ties"] == pytest.approx(
-            0.3 * tied + 0.3 * ref + 0.2 * preferred + 0.2 * both + 0.01 * ratio
-        )
+        tied, ref, preferred, both = 4 / 6, 3 / 4, 2 / 4, 1 / 4
+        ratio = (math.tanh(0.2 / 0.1 - 1) + math.tanh(-0.4 / 0.5 - 1) + math.tanh(0.1 / 0.2 - 1)) / 3
+        found = report("reward_bench_2", *rows)
+        assert found["Ties"] == found["score"] == pytest.approx(0.3 * tied + 0.3 * ref + 0.2 * preferred + 0.2 * both + 0.01 * ratio)
 
     def test_ppe(self):
         found = report("ppe_human", pair(RIGHT, group="English"), pair(TIE, group="English"), pair(WRONG, group="other languages"))
@@ -218,6 +280,9 @@ class TestNumbers:
         found = report("ppe_correctness", *rows)
         assert (found["MATH: accuracy"], found["GPQA: accuracy"], found["accuracy"]) == (1, 0.5, 0.75)
         assert found["best of K is right"] == 0
+        shared = Scored(id="", group="MATH", pairs=((0, 1),), quality=(1.0, 0.0, 0.0), orders=((0.9, 0.1, 0.9),))
+        found = report("ppe_correctness", *rows, shared)
+        assert (found["MATH: best of K is right"], found["GPQA: best of K is right"], found["best of K is right"]) == (0.25, 0, 0.125)
 
     def test_ranked_lists(self):
         rows = [

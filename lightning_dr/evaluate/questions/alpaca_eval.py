@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ...datamodules.sources import parse_prompt
 from ...records import Prompt
-from ..sources import Row, text_of
-from .base import Answer, JsonAddress, Judged, Question, write_json
+from ..sources import JsonAddress, Row, text_of
+from .base import Answer, Judged, Question, write_json
 
 
 class AlpacaEval(Judged):
@@ -17,7 +17,7 @@ class AlpacaEval(Judged):
 
     name = "alpaca_eval"
     title = "AlpacaEval 2"
-    hub = {"eval": JsonAddress("https://huggingface.co/datasets/tatsu-lab/alpaca_eval/resolve/main/alpaca_eval.json", "train")}
+    hub = {"eval": JsonAddress("https://huggingface.co/datasets/tatsu-lab/alpaca_eval/resolve/main/alpaca_eval.json")}
 
     def read(self, row: Row) -> Question:
         """See :meth:`.base.QuestionBenchmark.read`."""

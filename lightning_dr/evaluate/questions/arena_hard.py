@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ...datamodules.sources import parse_prompt
 from ...records import Prompt
-from ..sources import Row, text_of
-from .base import Answer, JsonAddress, Judged, Question, write_lines
+from ..sources import JsonAddress, Row, text_of
+from .base import Answer, Judged, Question, write_lines
 
 
 class ArenaHard(Judged):
@@ -24,7 +24,7 @@ class ArenaHard(Judged):
     title = "Arena-Hard v2"
     hub = {
         "question": JsonAddress(
-            "https://huggingface.co/datasets/lmarena-ai/arena-hard-auto/resolve/main/data/arena-hard-v2.0/question.jsonl", "train"
+            "https://huggingface.co/datasets/lmarena-ai/arena-hard-auto/resolve/main/data/arena-hard-v2.0/question.jsonl"
         )
     }
 

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import datasets
-
 from ...records import Prompt
 from ..sets import Table
-from ..sources import HubData, Named, Row, numbered, objects
-
-
-class JsonAddress(HubData):
-    """A JSON file that no dataset's settings name; its address stands for the dataset."""
-
-    __slots__ = ()
-
-    def rows(self) -> Iterator[tuple[str, Row]]:
-        """See :func:`..sources.read_rows`."""
-        try:
-            found = datasets.load_dataset("json", data_files=self.dataset, split=self.split)
-        except Exception as error:
-            raise ValueError(f"{self.dataset} can't be loaded: {error}. Name a local file, as <name>=<file>.") from error
-        return objects(self.dataset, numbered(self.dataset, found))
+from ..sources import Named, Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

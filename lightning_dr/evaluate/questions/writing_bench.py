@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ...datamodules.sources import RowProblem, parse_prompt
 from ...records import Prompt
-from ..sources import Row, text_of
-from .base import Answer, JsonAddress, Judged, Question, write_lines
+from ..sources import JsonAddress, Row, text_of
+from .base import Answer, Judged, Question, write_lines
 
 
 class WritingBench(Judged):
@@ -16,11 +16,7 @@ class WritingBench(Judged):
 
     name = "writing_bench"
     title = "WritingBench"
-    hub = {
-        "benchmark_all": JsonAddress(
-            "https://raw.githubusercontent.com/X-PLUG/WritingBench/main/benchmark_query/benchmark_all.jsonl", "train"
-        )
-    }
+    hub = {"benchmark_all": JsonAddress("https://raw.githubusercontent.com/X-PLUG/WritingBench/main/benchmark_query/benchmark_all.jsonl")}
 
     def read(self, row: Row) -> Question:
         """See :meth:`.base.QuestionBenchmark.read`."""

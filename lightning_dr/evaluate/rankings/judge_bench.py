@@ -27,7 +27,7 @@ class JudgeBench:
         """See :meth:`..sets.Benchmark.read`."""
         prompt = Prompt(id=text_of(row, "pair_id"), messages=parse_prompt(text_of(row, "question"), "question"))
         responses = (text_of(row, "response_A"), text_of(row, "response_B"))
-        label, of = row.get("label"), text_of(row, "source")
+        label, of = text_of(row, "label"), text_of(row, "source")
         if label not in LABELS:
             raise RowProblem(f"`label` must be 'A>B' or 'B>A', got {label!r}")
         group = next((category for start, category in CATEGORIES.items() if of.startswith(start)), None)
@@ -40,15 +40,16 @@ class JudgeBench:
         return {
             "correct": correct(scored),
             "accuracy": accuracy(scored),
-            "agreement": agreement(scored),
+            "inconsistent": 1 - agreement(scored),
             "mean score": accuracy(over_orders(scored)),
         }
 
     def report(self, table: Table) -> dict[str, float]:
-        """Correct over both orders, overall and by category, then what is not the authors'."""
+        """Correct over both orders, overall and by category, and the share that the order changes; then what is not the authors'."""
         found = {"correct over both orders": table.mean("correct")}
         found |= {f"{name}: correct over both orders": table.mean("correct", [name]) for name in table.names}
-        found |= {"accuracy, mean of both orders, ties half": table.mean("accuracy"), "agreement of both orders": table.mean("agreement")}
+        found |= {"inconsistent between orders": table.mean("inconsistent")}
+        found |= {"accuracy, mean of both orders, ties half": table.mean("accuracy")}
         return found | {"accuracy of the mean score of both orders": table.mean("mean score")}
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 
 from ...datamodules.nectar import parse_answers
 from ...datamodules.sources import RowProblem, parse_prompt
 from ...records import Prompt
 from ..sets import ResponseSet, Scored, Table, accuracy, best, strict
-from ..sources import HubData, Row, text_of
+from ..sources import HubData, Row, id_of, text_of
 
 
 class RankedLists:
@@ -22,14 +21,14 @@ class RankedLists:
 
     def read(self, row: Row, source: str) -> ResponseSet:
         """See :meth:`..sets.Benchmark.read`."""
-        messages = parse_prompt(text_of(row, "prompt"))
+        text = text_of(row, "prompt")
+        prompt = Prompt(id=id_of(row, "id", text), messages=parse_prompt(text))
         pairs = parse_answers(row.get("answers"))
         quality = tuple(-rank for _, rank in pairs)
         if not any(strict(one, other) for one in quality for other in quality):
             raise RowProblem("`answers` has no two answers of different rank")
-        name = hashlib.sha256(row["prompt"].encode()).hexdigest()[:12]
         responses = tuple(answer for answer, _ in pairs)
-        return ResponseSet(id=name, group=source, prompt=Prompt(id=name, messages=messages), responses=responses, quality=quality)
+        return ResponseSet(id=prompt.id, group=source, prompt=prompt, responses=responses, quality=quality)
 
     def numbers(self, scored: Scored) -> dict[str, float]:
         """Share of the ordered pairs, and whether the answer of the best rank is scored highest."""

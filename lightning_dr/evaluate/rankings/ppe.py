@@ -7,7 +7,7 @@ import math
 from ...datamodules.sources import RowFiltered, RowProblem, parse_prompt
 from ...records import Prompt
 from ..sets import ResponseSet, Scored, Table, accuracy, best
-from ..sources import HubData, Row, text_of
+from ..sources import HubData, Row, id_of, text_of
 
 WINNERS = {"model_a": (1.0, 0.0), "model_b": (0.0, 1.0)}
 TIES = ("tie", "tie (bothbad)")
@@ -24,16 +24,16 @@ class PPEHuman:
 
     def read(self, row: Row, source: str) -> ResponseSet:
         """See :meth:`..sets.Benchmark.read`."""
-        winner = row.get("winner")
+        winner = text_of(row, "winner")
         if winner in TIES:
             raise RowFiltered("a tie for the people who chose")
         if winner not in WINNERS:
             raise RowProblem(f"`winner` must be one of {[*WINNERS, *TIES]}, got {winner!r}")
-        name = str(row.get("question_id", ""))
-        prompt = Prompt(id=name, messages=parse_prompt(text_of(row, "prompt")))
+        text = text_of(row, "prompt")
+        prompt = Prompt(id=id_of(row, "question_id", text), messages=parse_prompt(text))
         responses = (text_of(row, "response_1"), text_of(row, "response_2"))
         group = "English" if row.get("language") == "English" else "other languages"
-        return ResponseSet(id=name, group=group, prompt=prompt, responses=responses, quality=WINNERS[winner])
+        return ResponseSet(id=prompt.id, group=group, prompt=prompt, responses=responses, quality=WINNERS[winner])
 
     def numbers(self, scored: Scored) -> dict[str, float]:
         """Whether the preferred one is scored higher."""
@@ -59,18 +59,18 @@ class PPECorrectness:
     def read(self, row: Row, source: str) -> ResponseSet:
         """See :meth:`..sets.Benchmark.read`."""
         scores, pairs = row.get("scores"), row.get("sampled_conflict_pairs")
-        if not isinstance(scores, list) or not all(score in (0, 1) for score in scores):
+        if not isinstance(scores, list) or not scores or not all(score in (0, 1) for score in scores):
             raise RowProblem(f"`scores` must be a list of right or wrong, got {str(scores)[:40]!r}")
         if not isinstance(pairs, list) or not all(is_conflict(pair, scores) for pair in pairs):
             raise RowProblem(f"`sampled_conflict_pairs` must be pairs of a right and a wrong response, got {str(pairs)[:40]!r}")
-        name = str(row.get("question_id", ""))
-        prompt = Prompt(id=name, messages=parse_prompt(text_of(row, "prompt")))
+        text = text_of(row, "prompt")
+        prompt = Prompt(id=id_of(row, "question_id", text), messages=parse_prompt(text))
         responses = tuple(text_of(row, f"response_{number}") for number in range(1, len(scores) + 1))
         if not pairs:
             raise RowFiltered("no pair of a right and a wrong answer")
         counted = tuple((int(one), int(other)) for one, other in pairs)
         return ResponseSet(
-            id=f"{source}:{name}", group=source, prompt=prompt, responses=responses, quality=tuple(map(float, scores)), pairs=counted
+            id=f"{source}:{prompt.id}", group=source, prompt=prompt, responses=responses, quality=tuple(map(float, scores)), pairs=counted
         )
 
     def numbers(self, scored: Scored) -> dict[str, float]:
@@ -92,4 +92,9 @@ class PPECorrectness:
 def is_conflict(pair: object, scores: list[int]) -> bool:
     """Whether a pair is two numbers of responses of which one is right and one wrong."""
     known = range(len(scores))
-    return isinstance(pair, list) and len(pair) == 2 and all(one in known for one in pair) and scores[pair[0]] != scores[pair[1]]
+    return (
+        isinstance(pair, list)
+        and len(pair) == 2
+        and all(isinstance(one, int) and one in known for one in pair)
+        and scores[pair[0]] != scores[pair[1]]
+    )

@@ -7,7 +7,7 @@ import math
 from ...datamodules.sources import RowProblem, parse_prompt
 from ...records import Prompt
 from ..sets import ResponseSet, Scored, Table, accuracy
-from ..sources import HubData, Row, text_of
+from ..sources import HubData, Row, id_of, text_of
 
 HEP = ("hep-cpp", "hep-go", "hep-java", "hep-js", "hep-python", "hep-rust")
 SECTIONS = {
@@ -42,7 +42,8 @@ class RewardBench:
         subset = text_of(row, "subset")
         if subset not in SIZES:
             raise RowProblem(f"`subset` must be one of {list(SIZES)}, got {subset!r}")
-        prompt = Prompt(id=str(row.get("id", "")), messages=parse_prompt(text_of(row, "prompt")))
+        text = text_of(row, "prompt")
+        prompt = Prompt(id=id_of(row, "id", text), messages=parse_prompt(text))
         responses = (text_of(row, "chosen"), text_of(row, "rejected"))
         return ResponseSet(id=f"{subset}:{prompt.id}", group=subset, prompt=prompt, responses=responses, quality=(1.0, 0.0))
 

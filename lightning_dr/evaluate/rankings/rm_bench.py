@@ -9,7 +9,7 @@ import numpy as np
 from ...datamodules.sources import RowProblem, parse_prompt
 from ...records import Prompt
 from ..sets import ResponseSet, Scored, Table, decide
-from ..sources import HubData, Row, text_of, texts_of
+from ..sources import HubData, Row, id_of, text_of, texts_of
 
 STYLES = 3
 """Concise, detailed, detailed with markdown."""
@@ -30,10 +30,11 @@ class RMBench:
 
     def read(self, row: Row, source: str) -> ResponseSet:
         """See :meth:`..sets.Benchmark.read`."""
-        prompt = Prompt(id=str(row.get("id", "")), messages=parse_prompt(text_of(row, "prompt")))
+        text = text_of(row, "prompt")
+        prompt = Prompt(id=id_of(row, "id", text), messages=parse_prompt(text))
         responses = (*texts_of(row, "chosen", STYLES), *texts_of(row, "rejected", STYLES))
         domain = row.get("domain") or source.removesuffix("_filtered")
-        if domain not in DOMAINS:
+        if domain not in tuple(DOMAINS):
             raise RowProblem(f"`domain` must be one of {list(DOMAINS)}, in the row or as the name of the file, got {domain!r}")
         quality = (1.0,) * STYLES + (0.0,) * STYLES
         return ResponseSet(id=f"{domain}:{prompt.id}", group=domain, prompt=prompt, responses=responses, quality=quality)

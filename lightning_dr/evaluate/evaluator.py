@@ -115,7 +115,7 @@ def markdown(title: str, results: dict[str, dict[str, Any]]) -> str:
     """A table for each benchmark."""
     lines = [f"# {title}", ""]
     for result in results.values():
-        rate = f", {result['rows_per_second']:.3g} rows a second" if result["rows_per_second"] else ""
+        rate = f", {result['rows_per_second']:,.2f} rows a second" if result["rows_per_second"] else ""
         lines += [
             f"## {result['title']}",
             "",

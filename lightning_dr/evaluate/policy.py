@@ -165,7 +165,7 @@ def markdown(title: str, samples: int, results: dict[str, dict[str, Any]]) -> st
     """A section for each benchmark."""
     lines = [f"# {title}", ""]
     for result in results.values():
-        rate = f", {result['questions_per_second']:.3g} questions a second" if result["questions_per_second"] else ""
+        rate = f", {result['questions_per_second']:,.2f} questions a second" if result["questions_per_second"] else ""
         cut = f", {result['cut']:.1%} of the answers cut at the length limit" if result["cut"] is not None else ""
         lines += [
             f"## {result['title']}",

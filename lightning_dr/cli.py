@@ -147,7 +147,7 @@ def run_function(module: str, title: str, args: Sequence[str], as_positional: bo
     options.pop("config", None)
     try:
         command(**options)
-    except (ValueError, FileNotFoundError, ImportError) as error:
+    except (ValueError, OSError, ImportError) as error:
         raise SystemExit(f"lightning-dr {title}: {error}") from error
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..records import AnchorList, Batch, Message
 from .prompts import RowsDataModule
-from .sources import BadRows, RowFiltered, RowProblem
+from .sources import BadRows, RowFiltered, RowProblem, check_unicode
 
 REFUSAL = "I apologize, but I can't assist with that request."
 
@@ -113,6 +113,7 @@ def parse_answers(answers: Any) -> list[tuple[str, float]]:
     for number, entry in enumerate(answers, start=1):
         if not isinstance(entry, Mapping) or not isinstance(entry.get("answer"), str) or not entry["answer"].strip():
             raise RowProblem(f"`answers[{number}].answer` is not text")
+        check_unicode(entry["answer"], f"answers[{number}].answer")
         rank = entry.get("rank")
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int | float) or math.isinf(rank)):
             raise RowProblem(f"`answers[{number}].rank` is not a number: {rank!r}")

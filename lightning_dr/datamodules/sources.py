@@ -174,6 +174,8 @@ def parse_prompt(value: Any, column: str = "prompt") -> tuple[Message, ...]:
         raise RowProblem(f"`{column}` does not end with a turn of the user")
     if not all(isinstance(message["content"], str) and message["content"].strip() for message in messages):
         raise RowProblem(f"`{column}` has an empty turn")
+    for message in messages:
+        check_unicode(message["content"], column)
     return messages
 
 
@@ -186,6 +188,19 @@ def parse_turns(text: str, column: str = "prompt") -> tuple[Message, ...]:
     if any(one["role"] == other["role"] for one, other in zip(messages, messages[1:], strict=False)):
         raise RowProblem(f"`{column}` has two turns of the same speaker in a row")
     return tuple(messages)
+
+
+def check_unicode(text: str, column: str) -> str:
+    """The text, if it is whole.
+
+    Raises:
+        RowProblem: If it holds half of a surrogate pair, as JSON can spell it: no tokenizer and no file takes it.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RowProblem(f"`{column}` holds half of a surrogate pair at character {error.start + 1}") from error
+    return text
 
 
 def check_length(messages: Sequence[Message], limit: int | None) -> None:

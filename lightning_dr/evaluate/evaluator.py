@@ -13,8 +13,8 @@ from ..experiments.output import write_results
 from ..gap import MeanInterval
 from ..modules.evaluators import DynamicRubric
 from ..roles import Evaluator, attach
-from .files import choose, identify, parse_files
-from .journal import Journal
+from .files import check_counts, choose, identify, parse_files
+from .journal import Journal, alone_in
 from .judging import describe, fill
 from .model import NoModel, default_folder, load_model, title_of
 from .rankings import BENCHMARKS
@@ -50,8 +50,7 @@ def evaluator(
         out: Folder for the results; by default ``evaluation/…`` in the folder of the run, or in ``runs``.
         seed: Of all sampling.
     """
-    if batch_size < 1:
-        raise ValueError(f"`batch_size` must be at least 1, got {batch_size}.")
+    check_counts(batch_size=batch_size, max_rows=max_rows)
     chosen = choose(benchmarks, BENCHMARKS)
     read = {benchmark.name: read_sets(benchmark, paths, max_rows) for benchmark, paths in chosen}
     settings: dict[str, Any] = {"evaluator": describe(evaluator), "seed": seed, "batch_size": batch_size}
@@ -59,12 +58,13 @@ def evaluator(
     part = attached(evaluator, module)
     folder = Path(out or default_folder(model, f"evaluator-{type(part).__name__}", identity))
     results = {}
-    for benchmark, paths in chosen:
-        journal = Journal(folder / f"{benchmark.name}.jsonl", settings | {"model": identity} | identify(benchmark, paths))
-        fill(journal, part, read[benchmark.name], benchmark.both_orders, benchmark.title, batch_size, seed, module.device)
-        results[benchmark.name] = summarise(benchmark, read[benchmark.name], journal)
-    title = type(part).__name__ + title_of(model, identity)
-    write_results(folder, "evaluator", {"evaluator": title, "benchmarks": results}, markdown(title, results))
+    with alone_in(folder):
+        for benchmark, paths in chosen:
+            journal = Journal(folder / f"{benchmark.name}.jsonl", settings | {"model": identity} | identify(benchmark, paths))
+            fill(journal, part, read[benchmark.name], benchmark.both_orders, benchmark.title, batch_size, seed, module.device)
+            results[benchmark.name] = summarise(benchmark, read[benchmark.name], journal)
+        title = type(part).__name__ + title_of(model, identity)
+        write_results(folder, "evaluator", {"evaluator": title, "benchmarks": results}, markdown(title, results))
     print(f"Written to {folder}/")
 
 

@@ -18,6 +18,17 @@ B = TypeVar("B", bound=Named)
 T = TypeVar("T")
 
 
+def check_counts(**options: int | None) -> None:
+    """Refuse options that must be at least 1 where they are given.
+
+    Raises:
+        ValueError: With the name of the option.
+    """
+    for name, value in options.items():
+        if value is not None and value < 1:
+            raise ValueError(f"`{name}` must be at least 1, got {value}.")
+
+
 def choose(wanted: Sequence[str], known: Mapping[str, B]) -> list[tuple[B, list[str]]]:
     """The benchmarks that are named, each with its local files; none: from the Hub.
 

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from ..jsonl import read_lines
 
 Entry = dict[str, Any]
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Nobody else writes results into a folder meanwhile; the system ends this with the process, however that ends.
+
+    Raises:
+        ValueError: If another process does.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / ".lock", blocking=False):
+            yield
+    except Timeout as error:
+        raise ValueError(f"{folder} is being written by another process. Wait for it, or name another `--out`.") from error
 
 
 class Journal:

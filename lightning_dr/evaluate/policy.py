@@ -16,8 +16,8 @@ from ..modules import CoEvolutionModule
 from ..modules.backbone import ContextError
 from ..modules.random_state import seeded
 from ..records import Completion
-from .files import choose, identify, parse_files
-from .journal import Journal, waiting_batches
+from .files import check_counts, choose, identify, parse_files
+from .journal import Journal, alone_in, waiting_batches
 from .model import default_folder, load_model, title_of
 from .questions import BENCHMARKS
 from .questions.base import Answer, Question, QuestionBenchmark
@@ -59,9 +59,7 @@ def policy(
         out: Folder for the results; by default ``evaluation/…`` in the folder of the run, or in ``runs``.
         seed: Of all sampling.
     """
-    for option, value in (("batch_size", batch_size), ("samples", samples)):
-        if value < 1:
-            raise ValueError(f"`{option}` must be at least 1, got {value}.")
+    check_counts(batch_size=batch_size, samples=samples, max_rows=max_rows)
     chosen = choose(benchmarks, BENCHMARKS)
     read = {benchmark.name: read_questions(benchmark, paths, max_rows) for benchmark, paths in chosen}
     for benchmark, _ in chosen:
@@ -75,13 +73,14 @@ def policy(
     folder = Path(out or default_folder(model, "policy", identity))
     called = name or f"{Path(model).resolve().name.removesuffix('.yaml')}" + (f"-round-{identity['round']}" if "round" in identity else "")
     results = {}
-    for benchmark, paths in chosen:
-        questions = read[benchmark.name]
-        journal = Journal(folder / f"{benchmark.name}.jsonl", settings | identify(benchmark, paths))
-        fill(journal, module, benchmark, questions, samples, batch_size, seed)
-        results[benchmark.name] = summarise(benchmark, questions, journal, samples, folder, called)
-    title = "Policy" + title_of(model, identity)
-    write_results(folder, "policy", {"policy": title, "samples": samples, "benchmarks": results}, markdown(title, samples, results))
+    with alone_in(folder):
+        for benchmark, paths in chosen:
+            questions = read[benchmark.name]
+            journal = Journal(folder / f"{benchmark.name}.jsonl", settings | identify(benchmark, paths))
+            fill(journal, module, benchmark, questions, samples, batch_size, seed)
+            results[benchmark.name] = summarise(benchmark, questions, journal, samples, folder, called)
+        title = "Policy" + title_of(model, identity)
+        write_results(folder, "policy", {"policy": title, "samples": samples, "benchmarks": results}, markdown(title, samples, results))
     print(f"Written to {folder}/")
 
 

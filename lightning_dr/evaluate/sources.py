@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import datasets
 
-from ..datamodules.sources import FORMATS, RowProblem, load_rows, parse_array
+from ..datamodules.sources import FORMATS, RowProblem, check_unicode, load_rows, parse_array
 from ..jsonl import read_lines, read_text
 
 Row = Mapping[str, Any]
@@ -119,7 +119,7 @@ def text_of(row: Row, column: str) -> str:
     """A cell that must be text which is not blank.
 
     Raises:
-        RowProblem: If it is missing, of another type, or blank.
+        RowProblem: If it is missing, of another type, blank, or no whole text.
     """
     if column not in row:
         raise RowProblem(f"`{column}` is missing; the columns are {sorted(row)}")
@@ -128,7 +128,7 @@ def text_of(row: Row, column: str) -> str:
         raise RowProblem(f"`{column}` must be text, got {type(value).__name__}")
     if not value.strip():
         raise RowProblem(f"`{column}` is empty")
-    return value
+    return check_unicode(value, column)
 
 
 def texts_of(row: Row, column: str, count: int | None = None) -> list[str]:

@@ -19,7 +19,8 @@ from ..records import Message, Prompt
 from ..roles import Evaluator
 from . import preference
 from .evaluator import attached, fill
-from .journal import Journal
+from .files import check_counts
+from .journal import Journal, alone_in
 from .judging import describe
 from .model import default_folder, load_model, title_of
 from .sets import ResponseSet
@@ -59,8 +60,7 @@ def win_rate(
         out: Folder for the results; by default ``evaluation/…`` in the folder of the run, or in ``runs``.
         seed: Of all sampling.
     """
-    if batch_size < 1:
-        raise ValueError(f"`batch_size` must be at least 1, got {batch_size}.")
+    check_counts(batch_size=batch_size, max_rows=max_rows)
     ours, theirs = read_answers(answers), read_answers(against)
     pairs = [pair(number, ours[key], theirs[key]) for number, key in enumerate(key for key in ours if key in theirs)][:max_rows]
     if not pairs:
@@ -74,12 +74,13 @@ def win_rate(
     module, identity = load_model(model, "generator", round, options)
     part = attached(evaluator, module)
     folder = Path(out or default_folder(model, f"win-rate-{type(part).__name__}", identity))
-    journal = Journal(folder / "pairs.jsonl", settings | {"model": identity})
-    fill(journal, part, pairs, True, "pairs", batch_size, seed, module.device)
-    result = summarise(pairs, [journal.entries[one.id]["scores"] for one in pairs])
-    result |= {"left_out": len(ours) + len(theirs) - 2 * len(set(ours) & set(theirs))}
-    title = f"{answers} against {against}, judged by {type(part).__name__}{title_of(model, identity)}"
-    write_results(folder, "win_rate", {"title": title, **result}, markdown(title, result))
+    with alone_in(folder):
+        journal = Journal(folder / "pairs.jsonl", settings | {"model": identity})
+        fill(journal, part, pairs, True, "pairs", batch_size, seed, module.device)
+        result = summarise(pairs, [journal.entries[one.id]["scores"] for one in pairs])
+        result |= {"left_out": len(ours) + len(theirs) - 2 * len(set(ours) & set(theirs))}
+        title = f"{answers} against {against}, judged by {type(part).__name__}{title_of(model, identity)}"
+        write_results(folder, "win_rate", {"title": title, **result}, markdown(title, result))
     print(f"Written to {folder}/")
 
 

@@ -114,6 +114,8 @@ def test_mistakes_are_a_line(toy_lists, tmp_path):
         (["evaluator", "--benchmarks", "[mmlu]", *LENGTH], "`benchmarks` must be among"),
         (["evaluator", "--benchmarks", f"[nectar={toy_lists}]"], "`evaluator` or `model` must be given"),
         (["evaluator", "--benchmarks", f"[nectar={toy_lists}]", *LENGTH, "--batch_size", "0"], "`batch_size` must be at least 1, got 0"),
+        (["evaluator", "--benchmarks", f"[nectar={toy_lists}]", *LENGTH, "--max_rows", "0"], "`max_rows` must be at least 1, got 0"),
+        (["evaluator", "--benchmarks", f"[nectar={toy_lists}]", *LENGTH, "--out", "/dev/null/x"], "/dev/null"),
         (["evaluator", "--benchmarks", f"[nectar={toy_lists}]", "--model", str(tmp_path)], "must be the folder of a run"),
         (
             ["evaluator", "--benchmarks", f"[nectar={toy_lists}]", "--evaluator", "lightning_dr.modules.judges.GEval"],

@@ -1,10 +1,12 @@
 """Rows on disk: resumed, never doubled, never mixed."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
-from lightning_dr.evaluate.journal import Journal, waiting_batches
+from lightning_dr.evaluate.journal import Journal, alone_in, waiting_batches
 
 SETTINGS = {"seed": 0, "evaluator": {"class": "x"}}
 
@@ -69,3 +71,18 @@ def test_batches_begin_at_fixed_rows_whatever_is_done(tmp_path, capsys):
     bar = capsys.readouterr().err
     assert "4/7" in bar, "the bar begins at what is done"
     assert "row/s" in bar
+
+
+def test_two_processes_do_not_write_into_one_folder(tmp_path):
+    hold = f"""from pathlib import Path
+from lightning_dr.evaluate.journal import alone_in
+with alone_in(Path({str(tmp_path)!r})):
+    print(flush=True)
+    input()"""
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        with pytest.raises(ValueError, match="is being written by another process.*another `--out`"), alone_in(tmp_path):
+            pass
+        other.kill()
+    with alone_in(tmp_path):
+        assert (tmp_path / ".lock").exists()

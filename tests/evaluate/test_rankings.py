@@ -111,6 +111,8 @@ class TestRead:
             ("llmbar", {"label": True}, "`label` must be 1 or 2, got True"),
             ("llmbar", {"output_1": " \n"}, "`output_1` is empty"),
             ("llmbar", {"output_2": None}, "`output_2` must be text, got NoneType"),
+            ("llmbar", {"output_1": "ab\ud800"}, "`output_1` holds half of a surrogate pair at character 3"),
+            ("llmbar", {"input": "\udfff"}, "`input` holds half of a surrogate pair at character 1"),
             ("llmbar", {"input": ...}, "`input` is missing; the columns are"),
             ("judge_bench", {"label": "A=B"}, "`label` must be 'A>B' or 'B>A', got 'A=B'"),
             ("judge_bench", {"source": "other"}, "`source` must begin with one of"),
@@ -130,6 +132,7 @@ class TestRead:
             ("ppe_correctness", {"sampled_conflict_pairs": [[0, 9]]}, "`sampled_conflict_pairs` must be pairs"),
             ("ppe_correctness", {"response_3": ...}, "`response_3` is missing"),
             ("nectar", {"answers": [{"answer": "a", "rank": 1}, {"answer": "b", "rank": 1}]}, "no two answers of different rank"),
+            ("nectar", {"answers": [{"answer": "\ud83d", "rank": 1}]}, r"`answers\[1\].answer` holds half of a surrogate pair"),
             ("nectar", {"answers": [{"answer": "", "rank": 1}]}, r"`answers\[1\].answer` is not text"),
         ],
     )

@@ -10,9 +10,12 @@ from typing import Any, cast
 from ..records import Message
 from .loading import BackboneConfig
 
+MARK = "\U0010fffd"
+"""Stands on both sides of what content spells of a special token: a character of nobody's, which no content keeps."""
+
 
 class ChatText:
-    """What :class:`.backbone.Backbone` does with text. Special tokens come from the chat template alone, never from content."""
+    """What :class:`.backbone.Backbone` does with text. Special tokens come from the chat template alone: in content they are plain text."""
 
     config: BackboneConfig
     tokenizer: Any
@@ -29,11 +32,11 @@ class ChatText:
         return tuple(token for token, piece in enumerate(self.pieces) if "\n" in piece)
 
     def render(self, messages: Sequence[Message]) -> str:
-        """Chat messages as the text that the model reads, special tokens of the content taken out.
+        """Chat messages as the text that the model reads, with what content spells of special tokens marked for :meth:`tokenize`.
 
         A last message of the assistant is continued; after any other one the assistant's turn is opened.
         """
-        clean = [{**message, "content": self.without_special_tokens(message["content"])} for message in messages]
+        clean = [{**message, "content": self.as_plain(message["content"])} for message in messages]
         prefill = clean[-1]["role"] == "assistant"
         text = self.tokenizer.apply_chat_template(
             clean, tokenize=False, add_generation_prompt=not prefill, continue_final_message=prefill, **self.config.chat_template_kwargs
@@ -42,7 +45,12 @@ class ChatText:
 
     def tokenize(self, text: str) -> tuple[int, ...]:
         """Tokens of rendered text: the chat template has written BOS already."""
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        found: list[int] = []
+        for number, piece in enumerate(text.split(MARK)):
+            plain = number % 2 == 1
+            ids = self.tokenizer(piece, add_special_tokens=False, split_special_tokens=plain)["input_ids"]
+            found += [token for token in ids if token not in self.special_ids] if plain else ids
+        return tuple(found)
 
     def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Chat messages as tokens."""
@@ -53,16 +61,17 @@ class ChatText:
         return cast(str, self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
     @cached_property
-    def special_tokens(self) -> re.Pattern[str]:
-        """Matches every special token: those with a name (BOS, …), and those that a chat template marks turns with."""
-        added = {token.content for token in self.tokenizer.added_tokens_decoder.values() if token.special}
-        return re.compile(
-            "|".join(re.escape(token) for token in sorted(added | set(self.tokenizer.all_special_tokens), key=len, reverse=True))
-        )
+    def special_ids(self) -> frozenset[int]:
+        """Every special token: those with a name (BOS, …), and those that a chat template marks turns with."""
+        added = {number for number, token in self.tokenizer.added_tokens_decoder.items() if token.special}
+        return frozenset(added | set(self.tokenizer.all_special_ids))
 
-    def without_special_tokens(self, text: str) -> str:
-        """A response that spells out a turn marker must not open a turn, nor when the removal of one makes another."""
-        found = 1 if self.special_tokens.pattern else 0
-        while found:
-            text, found = self.special_tokens.subn("", text)
-        return text
+    @cached_property
+    def special_tokens(self) -> re.Pattern[str]:
+        """Matches the text of every special token."""
+        spelt = sorted(self.tokenizer.convert_ids_to_tokens(sorted(self.special_ids)), key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, spelt)) or r"(?!)")
+
+    def as_plain(self, text: str) -> str:
+        """Content with marks around what it spells of special tokens: no turn ends or opens there. Marking it again changes nothing."""
+        return self.special_tokens.sub(lambda found: f"{MARK}{found[0]}{MARK}", text.replace(MARK, ""))

@@ -171,13 +171,11 @@ def tuple_tree(
         branch: The placeholders of the branches.
         texts: One per placeholder, for each branch.
     """
-    shared = "".join(
-        backbone.without_special_tokens(message["content"]) for message in template.render(**values, **dict.fromkeys(branch, ""))
-    )
+    shared = "".join(backbone.as_plain(message["content"]) for message in template.render(**values, **dict.fromkeys(branch, "")))
     marker = MARKER
     while marker in shared:
         marker += "?"
     prefix, *between = backbone.render(template.render(**values, **dict.fromkeys(branch, marker))).split(marker)
-    clean = [[backbone.without_special_tokens(text) for text in branch_texts] for branch_texts in texts]
+    clean = [[backbone.as_plain(text) for text in branch_texts] for branch_texts in texts]
     ends = ["".join(part for pair in zip(branch_texts, between, strict=True) for part in pair) for branch_texts in clean]
     return Tree(backbone.tokenize(prefix), tuple(backbone.tokenize(text) for text in ends))

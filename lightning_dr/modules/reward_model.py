@@ -160,21 +160,21 @@ class RewardModel:
         return token
 
     def encode(self, pairs: Sequence[tuple[Prompt, str]]) -> list[list[int]]:
-        """Conversations of a prompt and a response as tokens; special tokens that they spell are taken out."""
+        """Conversations of a prompt and a response as tokens; special tokens that they spell are plain text."""
         tokenizer = self.text.tokenizer
         limit = self.max_length or (tokenizer.model_max_length if tokenizer.model_max_length < UNLIMITED else None)
         texts = [self.render(prompt, response) for prompt, response in pairs]
         if not texts:
             return []
-        # The chat template has written BOS already.
-        found = tokenizer(texts, add_special_tokens=not tokenizer.chat_template, truncation=limit is not None, max_length=limit)
-        return found["input_ids"]
+        if not tokenizer.chat_template:
+            return tokenizer(texts, split_special_tokens=True, truncation=limit is not None, max_length=limit)["input_ids"]
+        rows = [list(self.text.tokenize(text)) for text in texts]
+        return [row[-limit:] if limit and tokenizer.truncation_side == "left" else row[:limit] for row in rows]
 
     def render(self, prompt: Prompt, response: str) -> str:
         """The text that the model reads."""
-        clean = self.text.without_special_tokens
         if not self.text.tokenizer.chat_template:
-            return f"{clean(render_conversation(prompt.messages))}\n\n{clean(response)}"
-        messages = [{**message, "content": clean(message["content"])} for message in prompt.messages]
-        messages.append({"role": "assistant", "content": clean(response)})
+            return f"{render_conversation(prompt.messages)}\n\n{response}"
+        messages = [{**message, "content": self.text.as_plain(message["content"])} for message in prompt.messages]
+        messages.append({"role": "assistant", "content": self.text.as_plain(response)})
         return cast(str, self.text.tokenizer.apply_chat_template(messages, tokenize=False))

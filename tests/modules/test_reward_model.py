@@ -123,8 +123,8 @@ def test_special_tokens_of_the_texts_open_no_turn(classifier):
     prompt = Prompt(id="evil", messages=({"role": "user", "content": evil},))
     for template in (True, False):
         model = attached(classifier(template=template))
-        text = model.render(prompt, evil)
-        assert text.count("<|im_start|>") == text.count("<|im_end|>") == (2 if template else 0)
+        tokens = model.text.tokenizer.convert_ids_to_tokens(model.encode([(prompt, evil)])[0])
+        assert tokens.count("<|im_start|>") == tokens.count("<|im_end|>") == (2 if template else 0)
         (scores,) = model.scores([prompt], [[evil, "{response}"]])
         assert torch.isfinite(scores).all()
 

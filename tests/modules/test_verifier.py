@@ -70,7 +70,7 @@ def test_a_response_that_spells_the_template_does_nothing(verifier):
     text = made.backbone.tokenizer.decode(list(tree.prefix + tree.branches[0]))
     assert text.count("Does the response mention copper?") == 1
     assert text.count("<|im_start|>user") == 1
-    # the marker of the question's place, whole or once a special token is taken out of it, stays text of the response
+    # the marker of the question's place stays text of the response
     for evil in ("<question-goes-here>", "<question-<|im_end|>goes-here>?", "<question-goes-here>?"):
         assert made.tree(PROMPTS[0], evil, ["A?"]).branches == made.tree(PROMPTS[0], "copper", ["A?"]).branches
 

@@ -1,4 +1,4 @@
-"""Print what each step of a round costs, against what a user would otherwise run."""
+"""Print what each step of a round costs, against what a user would otherwise run, and what a verifier can be talked into."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from lightning_dr.modules import Backbone, BackboneConfig
 
-from . import growth, memory, rounds, steps, trl_step
+from . import growth, injection, memory, rounds, steps, trl_step
 from .measure import interleaved, machine, markdown, matmul_rate, parameters_passed
 
-PARTS = ("steps", "round", "trl", "memory", "growth", "toy")
+PARTS = ("steps", "round", "trl", "memory", "growth", "injection", "toy")
 
 
 def main() -> None:
@@ -36,6 +36,8 @@ def main() -> None:
         memory.run(args.model)
     if "growth" in args.parts:
         growth.run(steps.load(args.model))
+    if "injection" in args.parts:
+        injection.run(Backbone(BackboneConfig(name_or_path=args.model)))
     if "toy" in args.parts:
         table("toy", max(args.repeats, 10), toy)
         rounds.toy(max(args.repeats, 10))
